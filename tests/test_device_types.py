@@ -105,6 +105,7 @@ def test_a_region_that_asks_for_the_device_is_not(region: str) -> None:
         "torch.cuda.synchronize()",
         "torch.cuda.reset_peak_memory_stats()",
         "state = torch.cuda.get_rng_state()",
+        'net = AutoModel.from_pretrained("llm", attn_implementation="flash_attention_2")',
     ],
 )
 def test_nothing_is_told_where_only_cuda_comes_so_far(before: str) -> None:

@@ -345,6 +345,99 @@ def test_functions_of_a_file_that_others_import(tmp_path: Path) -> None:
     assert found.severity is Severity.ERROR
 
 
+BLOCKS = """
+import torch
+from torch.utils.checkpoint import checkpoint
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, lean=False):
+        super().__init__()
+        self.lean = lean
+        self.inner = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        if self.lean:
+            return checkpoint(self.inner, x)
+        return self.inner(x)
+
+
+class Net(torch.nn.Module):
+    def __init__(self, width, depth=2, lean=False):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Block(width, lean=lean) for _ in range(depth)])
+"""
+NET = "from nets import Net\nnet = Net(8)\n"
+
+
+@pytest.mark.parametrize(
+    ("others", "runs"),
+    [
+        ({}, True),
+        ({"run.py": "from nets import Net\nnet = Net(8, depth=4)\n"}, False),
+        ({"run.py": "from nets import Net\nnet = Net(8, depth=4, lean=True)\n"}, True),
+        ({"run.py": "from nets import Net\nnet = Net(8, 4, args.lean)\n"}, True),
+        ({"run.py": "from nets import Net\nnet = Net(**options)\n"}, True),
+        ({"run.py": "from nets import Net\nnet = Net(8)\nmade = {'net': Net}\nmake(Net)\n"}, True),
+        ({"run.py": "from nets import Net as Big\nnet = Big(8)\n"}, True),
+        ({"run.py": "import nets\nnet = nets.Net(8)\n"}, True),
+        ({"run.py": "from nets import *\nnet = Net(8)\n"}, True),
+        ({"run.py": NET, "net.py": "made = getattr(nets, 'Net')(8)\n"}, True),
+        ({"run.py": NET, "old.py": "class Net:\n    pass\n\nNet(lean=True)\n"}, False),
+        ({"run.py": NET, "other/use.py": "from timm import Net\nNet(lean=True)\n"}, False),
+        ({"run.py": NET, "conf.yaml": "_target_: nets.Net\nlean: true\n"}, True),
+    ],
+)
+def test_an_option_that_no_caller_passes(tmp_path: Path, others: dict[str, str], runs: bool) -> None:
+    assert bool(lint(tmp_path, {"nets.py": BLOCKS, **others}, "nets.py", "AMP603")) is runs
+
+
+METHODS = """
+import torch
+
+
+class Loop{base}:
+    def __init__(self, net):
+        self.net = net
+        self.optimizer = torch.optim.Adam(net.parameters())
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def save(self, path):
+        torch.save({{"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict()}}, path)
+
+    def restore(self, path):
+        self.optimizer.load_state_dict(torch.load(path)["optimizer"])
+
+    def run_batch(self, x):
+        self.optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = self.net(x).sum()
+        self.scaler.scale(loss).backward()
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "others", "codes"),
+    [
+        ("", {"run.py": "loop.run_batch(1)\nloop.restore(2)\n"}, {"AMP205", "AMP211"}),
+        ("", {"run.py": "loop.run_batch(1)\n"}, {"AMP205"}),
+        ("", {"run.py": "loop.restore(1)\n"}, {"AMP211"}),
+        ("", {"run.py": "class Other:\n    def run_batch(self):\n        pass\n"}, set()),
+        ("(torch.nn.Module)", {}, set()),
+        ("(Trainer)", {}, {"AMP205", "AMP211"}),
+        ("", {"pyproject.toml": "[project]\n"}, {"AMP205", "AMP211"}),
+        ("", {"start.ipynb": '{"loop.run_batch(x)": "loop.restore(path)"}'}, {"AMP205", "AMP211"}),
+    ],
+)
+def test_methods_that_nothing_mentions(tmp_path: Path, base: str, others: dict[str, str], codes: set[str]) -> None:
+    files = {"loop.py": METHODS.format(base=base), **others}
+    found = {code for code in ("AMP205", "AMP211") if lint(tmp_path, files, "loop.py", code)}
+    assert found == codes
+
+
 @pytest.mark.parametrize("wrapper", [DataParallel, DistributedDataParallel])
 def test_attributes_of_wrappers(wrapper: type[torch.nn.Module]) -> None:
     known = ATTRIBUTES[f"torch.nn.parallel.{wrapper.__name__}"]

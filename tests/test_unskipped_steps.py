@@ -92,3 +92,19 @@ def test_a_constant_schedule_does_not_run_ahead(schedule: str, codes: list[str])
     program = "import transformers\n" + LOOP.format(steps=steps)
     made = program.replace("    for x in batches:", f"    schedule = {schedule}\n    for x in batches:")
     assert told(made) == codes
+
+
+@pytest.mark.parametrize(
+    ("made", "runs_ahead"),
+    [
+        ("torch.optim.lr_scheduler.StepLR(other, 10)", False),
+        ("torch.optim.lr_scheduler.StepLR(optimizer=other, step_size=10)", False),
+        ("torch.optim.lr_scheduler.StepLR(optimizer, 10)", True),
+        ("unseen(other)", True),
+    ],
+)
+def test_a_schedule_of_an_optimizer_that_the_scaler_never_steps(made: str, runs_ahead: bool) -> None:
+    steps = textwrap.indent(SCALED + "other.step()\nother.zero_grad()\nschedule.step()", 8 * " ")
+    start = f"    other = torch.optim.SGD([scale], lr=0.1)\n    schedule = {made}\n    for x in batches:"
+    found = told(LOOP.format(steps=steps).replace("    for x in batches:", start))
+    assert ("AMP212" in found) == runs_ahead

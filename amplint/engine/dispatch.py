@@ -114,7 +114,8 @@ class Dispatcher:
         more = [Premise.NOTHING_RAISES] if self._unreached.is_unreached(event) else []
         scaler = getattr(event, "scaler", None)
         made = scaler.created if isinstance(scaler, Scaler) else None
-        off = self._switches.premise(made) if made is not None else None
+        places = [one for one in (made, event.node if event.calls else None) if one is not None]
+        off = next(filter(None, map(self._switches.premise, places)), None)
         more += [one for one in (off, self._uncalled.premise(event)) if one is not None]
         return replace(report, premises=(*report.premises, *more)) if more else report
 

@@ -30,6 +30,9 @@ Answers = Mapping[str, Mapping[str, tuple[str, str]]]
 """Path of the importer -> query -> path of the answer and digest of its content (see `Modules.answer`)."""
 
 _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"})
+_INSTALLS = regex(rb"(?m)^\[(?:project|build-system|tool\.poetry|metadata)\]|\bsetup\(")
+_BY_TEXT = regex(rb"\b(?:getattr|eval|exec|import_module|globals|vars|locate)\(")
+"""What finds definitions by names that are text."""
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
 _LONGEST_NAME = 300
@@ -97,6 +100,10 @@ class Query(str, enum.Enum):
     """Whether another file mentions a name."""
     USES = "uses"
     """Whether another file mentions a name and the module of the file."""
+    UNUSED = "unused"
+    """Whether no file does more with a name than to define it."""
+    IMPORTERS = "importers"
+    """The files that import a name of the file, with digests of their contents."""
 
 
 class Modules:
@@ -209,7 +216,7 @@ class Modules:
         from amplint.engine.unresolved import unresolved
 
         if importer not in self._unresolved:
-            lacking = unresolved([importer, *self._packages(importer)], self._imported_by)
+            lacking = unresolved([importer, *self._packages(importer)], self._imported_by, self._parses)
             self._unresolved[importer] = lacking or self._left_apart(importer)
         return self._unresolved[importer]
 
@@ -246,8 +253,15 @@ class Modules:
         if importer not in self._imported:
             folder, text = os.path.dirname(importer), self._text(importer)
             places = (*self._searched(folder), *self._added(folder))
-            self._imported[importer] = imported(importer, text or "", places, self._listing, self._text)
+            self._imported[importer] = imported(
+                importer, text or "", places, self._listing, self._text, lambda: self._files_around(importer) or ()
+            )
         return self._imported[importer]
+
+    def _parses(self, path: str) -> bool:
+        """Whether a file is Python, be it in the syntax of a newer one than runs."""
+        source = self.source(path)
+        return source is None or bool(source.chunks)
 
     def precisions(self, importer: str) -> frozenset[str]:
         """The mixed precisions that configuration files of the project name, but for those under DeepSpeed and FSDP."""
@@ -278,6 +292,49 @@ class Modules:
         words = [re.compile(rb"\b%s\b" % re.escape(one.encode())) for one in (_stem(importer), name)]
         raws = (self.raw(path) or b"" for path in files or () if path != importer)
         return files is None or any(all(word.search(raw) for word in words) for raw in raws)
+
+    def unused(self, importer: str, name: str) -> bool:
+        """Whether no file of a project that cannot be installed does more with a name than to define it."""
+        files = self._files_around(importer)
+        root = self._root(os.path.dirname(importer))
+        if files is None or importer not in files:
+            return False
+        if any(_INSTALLS.search(self.raw(os.path.join(root, one)) or b"") for one in _PROJECT):
+            return False
+        used = re.compile(rb"(?<!def )(?<!class )\b%s\b" % re.escape(name.encode()))
+        return not any(used.search(self.raw(path) or b"") for path in files)
+
+    def importers(self, path: str, name: str) -> list[str] | None:
+        """The files of a project that import a name of the module at `path`, None if there may be other uses."""
+        files, one, stem = self._files_around(path), re.escape(name.encode()), re.escape(_stem(path).encode())
+        mentioned = re.compile(rb"\b%s\b" % one)
+        by_path = re.compile(rb"\b%s\.%s\b" % (stem, one))
+        by_text = re.compile(rb"[\"'.]%s[\"']" % one)
+        by_import = re.compile(rb"\bimport\b[^\n]*\b%s\b" % one)
+        found: list[str] = []
+        for other in files or ():
+            raw = self.raw(other) or b""
+            if other == path or not mentioned.search(raw):
+                continue
+            source = self.source(other) if other.endswith(".py") else None
+            taken = [one for one in source.imports.values() if name in (one.name, one.bound)] if source else []
+            places = {self.place(other, one.module) for one in taken}
+            starred = {self.place(other, module) for module in source.star_imports} if source else set()
+            if (
+                by_path.search(raw)
+                or (source is None and by_import.search(raw))
+                or (_BY_TEXT.search(raw) and by_text.search(raw))
+                or path in starred
+                or (path in places and any(one.bound != one.name for one in taken))
+                or any(map(_is_package, places | starred))
+            ):
+                return None
+            found += [other] if path in places else []
+        return found if files is not None else None
+
+    def digested(self, paths: list[str] | None) -> str:
+        """Paths in lines, each with the digest of its content behind it; a question mark where they are not known."""
+        return "?" if paths is None else "\n".join(f"{path}\t{self.digest(path)}" for path in paths)
 
     def scripts_with(self, importer: str, pattern: re.Pattern[bytes]) -> list[str]:
         """The paths of the project's other Python files in which `pattern` is found; none if there are too many."""
@@ -521,6 +578,10 @@ def _imports(path: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t][^\n]*\b%s\b" % re.escape(_stem(path).encode()))
 
 
+def _is_package(path: str | None) -> bool:
+    return path is not None and os.path.basename(path) == "__init__.py"
+
+
 def _setting(name: str) -> re.Pattern[bytes]:
     """What sets a setting: an assignment, a key, an option, or its name where it is not only read or passed on."""
     one = re.escape(name.encode())
@@ -545,6 +606,8 @@ _WORDS: Mapping[str, Callable[[Modules, str, str], str]] = {
     Query.KERNELS: lambda modules, importer, _: modules.kernels_beside(importer) or "",
     Query.MODEL_IN_REGION: lambda modules, importer, _: modules.model_in_region(importer) or "",
     Query.SETS: lambda modules, importer, name: name if modules.sets(importer, name) else "",
+    Query.UNUSED: lambda modules, importer, name: name if modules.unused(importer, name) else "",
+    Query.IMPORTERS: lambda modules, importer, name: modules.digested(modules.importers(importer, name)),
     Query.MENTIONS: lambda modules, importer, name: name if modules.mentioned_elsewhere(importer, name) else "",
     Query.USES: lambda modules, importer, name: name if modules.used_elsewhere(importer, name) else "",
 }
@@ -611,6 +674,16 @@ class Lookups:
     def is_used_elsewhere(self, source: Source, name: str) -> bool:
         """Whether another file of the project of `source` can use a name of that file."""
         return not source.path or bool(self._ask(source, Query.USES, name))
+
+    def importers(self, source: Source, name: str) -> list[Source] | None:
+        """The files that import a name of `source`, None if there may be other uses of it."""
+        told = self._ask(source, Query.IMPORTERS, name) if source.path else "?"
+        found = [self._modules.source(line.partition("\t")[0]) for line in told.splitlines() if told != "?"]
+        return None if told == "?" or None in found else [one for one in found if one is not None]
+
+    def is_unused(self, source: Source, name: str) -> bool:
+        """Whether the project of `source` cannot be installed, and only defines a name."""
+        return bool(source.path and self._ask(source, Query.UNUSED, name))
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """The versions of `package` that the project of `source` requires."""

@@ -77,18 +77,20 @@ class Switches:
         method = isinstance(owner, cst.ClassDef)
         named = owner if isinstance(owner, cst.ClassDef) and function.name.value == "__init__" else function
         name = named.name.value
-        calls = self._calls(name) if depth >= 0 and not function.decorators else None
-        if not calls or (source is self._program.main and self._program.is_mentioned_elsewhere(name)):
+        calls = self._calls(source, name) if depth >= 0 and not function.decorators else None
+        if not calls or named.decorators:
             return None
         given = [(home, _given(call, position - method, param)) for home, call in calls]
         found = [self._off(home, value, depth) if value is not None else None for home, value in given]
         premises = [premise for premise in found if premise is not None]
         return min(premises, key=lambda one: one.weight) if len(premises) == len(found) else None
 
-    def _calls(self, name: str) -> list[tuple[Source, cst.Call]] | None:
-        """The calls of this name in the program, None if it is passed on as well."""
+    def _calls(self, source: Source, name: str) -> list[tuple[Source, cst.Call]] | None:
+        """The calls of a name of `source`, in the program and in what imports it, None if it has other uses."""
+        importers = self._program.importers(name) if source is self._program.main else []
+        chunks = [*self._program.chunks, *(chunk for one in importers or () for chunk in one.chunks)]
         found: list[tuple[Source, cst.Call]] = []
-        for chunk in self._program.chunks:
+        for chunk in dict.fromkeys(chunks) if importers is not None else ():
             for call in every(chunk.module, cst.Call) if name in chunk.words else ():
                 if any(last_name(one.value) == name for one in call.args):
                     return None

@@ -1,4 +1,4 @@
-"""Functions of a script that nothing in its project calls or names."""
+"""Functions and methods that nothing in their project calls or names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from amplint.engine.unreached import GUARD, Unreached, qualified
 from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.uses import is_in_unused_method
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import every
@@ -29,7 +30,8 @@ class Uncalled:
     """Answers for one program whether nothing leads to the function in which something happens.
 
     That is decided for a script, which starts by itself and calls others of its functions. What runs there is its top
-    level and what that leads to, by any mention of a name that is not behind an exception.
+    level and what that leads to, by any mention of a name that is not behind an exception. In any file, a method is not
+    called whose name nothing else mentions.
     """
 
     def __init__(self, program: Program, unreached: Unreached) -> None:
@@ -42,6 +44,8 @@ class Uncalled:
         function = event.calls[0] if event.calls else event.node
         if any(event.sites[:1]) or not self._program.main.owns(function):
             return None
+        if is_in_unused_method(self._program, function):
+            return Premise.CALLED_OUTSIDE
         if self._dead is None:
             self._dead = self._found()
         dead = self._program.main.chunk_of(function) in self._dead

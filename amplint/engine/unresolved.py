@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from amplint.torchlib.names import LIBRARIES
 Listing: TypeAlias = Callable[[str], Set[str]]
 """The names of the files in a folder, none where there is no folder."""
 Text: TypeAlias = Callable[[str], str | None]
+Files: TypeAlias = Callable[[], Iterable[str]]
 
 _OUTSIDE = LIBRARIES | sys.stdlib_module_names
 """Modules that a file of the same name beside a script does not replace, or perhaps not."""
@@ -24,7 +26,9 @@ _GENERATED = regex(r"_|.*_(?:pb2|pb2_grpc|ext|cuda|cpp|cpu|gpu|backend|kernels?)
 """Names of modules that a build makes."""
 _MOST_FILES = 60
 """The number of files, one and those that it imports, that are looked at."""
-_OPEN = regex(r"(?i)__getattr__|globals\(\)|sys\.modules|setattr\(|\bexec\(|lazy_?(?:loader|module|import)")
+_OPEN = regex(
+    r"(?im)__getattr__|globals\(\)|sys\.modules|setattr\(|\bexec\(|^\w[^\n]{0,200}lazy_?(?:loader|module|import)"
+)
 """What binds names in a module that its text does not show."""
 _STAR = regex(r"(?:\bfrom[ \t]+([\w.]+)[ \t]+)?\bimport[ (]+\*")
 _BESIDE = regex(r"\.\w+(?:\.\w+)*")
@@ -35,57 +39,68 @@ _FEWEST_APART = 2
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What a file imports from its project: the first module or name that is not there, and else the files."""
+    """What a file imports from its project: the first module or name that is not there, and else the files.
+
+    `is_broken` says that Python cannot parse the file itself.
+    """
 
     lacking: str | None = None
     files: tuple[str, ...] = ()
+    is_broken: bool = False
 
 
-def unresolved(paths: Sequence[str], imported: Callable[[str], Imported]) -> str | None:
+def unresolved(paths: Sequence[str], imported: Callable[[str], Imported], parses: Callable[[str], bool]) -> str | None:
     """The first module or name that the files at `paths`, or those that they import, import from their project in vain.
 
-    `imported` answers for one file. None if there is nothing, or nothing in the first files.
+    `imported` answers for one file, `parses` whether the syntax of one is that of a newer Python. A module counts that
+    cannot be parsed. None if there is nothing, or nothing in the first files.
     """
     todo, seen = [*paths], {*paths}
     while todo:
-        found = imported(todo.pop(0))
+        path = todo.pop(0)
+        found = imported(path)
         if found.lacking is not None:
             return found.lacking
+        if found.is_broken and not parses(path):
+            return os.path.basename(path)
         new = [file for file in found.files if file not in seen][: _MOST_FILES - len(seen)]
         todo += new
         seen.update(new)
     return None
 
 
-def imported(path: str, text: str, folders: Sequence[str], listing: Listing, read: Text) -> Imported:
-    """What the file at `path` imports from its own project.
+def imported(path: str, text: str, folders: Sequence[str], listing: Listing, read: Text, files: Files) -> Imported:
+    """What the file at `path` imports from its own project, whose files are `files`.
 
     Only statements count that run whenever the file is imported. An absolute module belongs to the project if it is a
     file there, or if the file at `path` lies in its package or imports from it what is there; no folder of `folders`
-    may have what is wanted. A file that changes the search path is left alone, and so is one whose package is not
-    there.
+    may have what is wanted. Where a file changes the search path, a name counts that a module lacks which has others of
+    the same import, if no other module of the project has its path. A file whose package is not there is left alone.
     """
-    if "sys.path" in text:
-        return Imported()
-    wanted = [one for one in _statements(text) if one.level or _top(one) not in {"", *_OUTSIDE}]
+    statements = _statements(text)
+    if statements is None:
+        return Imported(is_broken=True)
+    wanted = [one for one in statements if one.level or _top(one) not in {"", *_OUTSIDE}]
     found = {id(one): _Search(one, path, folders, listing, read) for one in wanted}
     satisfied = {_top(one) for one in wanted if one.names and found[id(one)].is_satisfied}
+    known = [one for one in wanted if one.level or "sys.path" not in text]
     for one in wanted:
         search = found[id(one)]
         around = (os.path.join(place, _top(one), "") for place in folders if one.names)
         own = one.level or search.files or _top(one) in satisfied or any(map(path.startswith, around))
+        own = own if one in known else search.has_others and search.is_only(files)
         if own and search.begins and not search.is_satisfied and not search.is_built:
             return Imported(search.lacking)
-    return Imported(None, tuple(dict.fromkeys(file for one in wanted for file in found[id(one)].files)))
+    return Imported(None, tuple(dict.fromkeys(file for one in known for file in found[id(one)].files)))
 
 
-def apart(text: str, there: Set[str], files: Callable[[], Iterable[str]]) -> tuple[str, str] | None:
+def apart(text: str, there: Set[str], files: Files) -> tuple[str, str] | None:
     """The first of several modules that a script imports and that only one other folder has, and that folder.
 
     `there` are modules that it finds, `files` those of the project. Packages can be copies of libraries that are
     installed, and do not count.
     """
-    modules = (_top(one) for one in _statements(text) if not one.level)
+    modules = (_top(one) for one in _statements(text) or () if not one.level)
     homes = {name: set[str]() for name in modules if name not in there}
     for file in files() if len(homes) >= _FEWEST_APART else ():
         folder, name = os.path.split(file)
@@ -96,16 +111,20 @@ def apart(text: str, there: Set[str], files: Callable[[], Iterable[str]]) -> tup
     return next(((name, folder) for name, folder in alone if places.count(folder) >= _FEWEST_APART), None)
 
 
-def _statements(text: str) -> Iterator[ast.ImportFrom]:
+def _statements(text: str) -> list[ast.ImportFrom] | None:
     """The imports at the top level of a file, but for those that a condition or a handler surrounds.
 
-    An `import` of a module is here a `from` import of nothing.
+    An `import` of a module is here a `from` import of nothing. None for a file that Python cannot parse.
     """
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return iter(())
-    return itertools.chain.from_iterable(map(_as_from, tree.body))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except SyntaxError:
+        return None
+    except (ValueError, RecursionError):
+        return []
+    return list(itertools.chain.from_iterable(map(_as_from, tree.body)))
 
 
 def _as_from(one: ast.stmt) -> Iterable[ast.ImportFrom]:
@@ -122,18 +141,20 @@ class _Search:
     """The search for what one import asks for.
 
     `begins` says whether a folder has the first part of the module, `files` are those that the import runs, and
-    `lacking` is what none of the folders has. `is_built` means that a setup script makes the module. An installed
-    package comes before a folder without `__init__.py`, and before a module beside one that is no script.
+    `lacking` is what none of the folders has. `has_others` says that one of the files has other names of the import,
+    but not that one. `is_built` means that a setup script makes the module. An installed package comes before a folder
+    without `__init__.py`, and before a module beside one that is no script.
     """
 
     def __init__(self, one: ast.ImportFrom, path: str, folders: Sequence[str], listing: Listing, read: Text) -> None:
         self._listing, self._read = listing, read
-        parts = one.module.split(".") if one.module else []
+        self._parts = parts = one.module.split(".") if one.module else []
         places = [_above(path, one.level)] if one.level else folders
         self.lacking = f"{'.' * one.level}{one.module or ''}"
         packages = (places[0], os.path.dirname(places[0])) if one.level else ()
         self.begins = any("__init__.py" in listing(place) for place in packages)
         self.files: list[str] = []
+        self.has_others = False
         self.is_satisfied = any(_GENERATED.match(part) for part in parts)
         self._own = os.path.dirname(path)
         self._may_be_installed = not one.level and len(parts) == 1
@@ -167,6 +188,7 @@ class _Search:
                 return True
             file = os.path.join(package, "__init__.py") if "__init__.py" in entries else None
         self.files += [file] if file is not None else []
+        self.files += self._modules(package, names, file)
         missing = [one for one in names if one != "*" and not self._has(package, one) and not _GENERATED.match(one)]
         text = self._binding(file) if file is not None and missing else ""
         lacking = [one for one in missing if not re.search(rf"\b{one}\b", text)] if text is not None else []
@@ -175,7 +197,20 @@ class _Search:
             return True
         if lacking:
             self.lacking = f"{self.lacking.rstrip('.')}.{lacking[0]}"
+            self.has_others |= len(lacking) < len(missing)
         return not lacking
+
+    def _modules(self, package: str, names: Sequence[str], file: str | None) -> Iterator[str]:
+        """The modules of a package that are imported by their names, which the package itself does not mention."""
+        there = [one for one in names if f"{one}.py" in self._listing(package)]
+        text = self._read(file) or "" if there and file is not None else ""
+        return (os.path.join(package, f"{one}.py") for one in there if not re.search(rf"\b{one}\b", text))
+
+    def is_only(self, files: Files) -> bool:
+        """Whether no more than one module of a package in the project can be the one that is asked for."""
+        module = os.path.join("", *self._parts)
+        ends = (f"{os.sep}{module}.py", os.path.join(f"{os.sep}{module}", "__init__.py"))
+        return os.sep in module and sum(file.endswith(ends) for file in files()) == 1
 
     def _binding(self, file: str) -> str | None:
         """The text that shows what a module binds, with that of modules of its package whose names it takes all.

@@ -21,6 +21,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted, last_name, saving_names
+from amplint.semantics.reading.uses import is_in_unused_method
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -51,7 +52,7 @@ from amplint.semantics.words import (
     TRAINS,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_chunk, cached_per_file
+from amplint.source.remembered import cached_per_chunk, cached_per_file, cached_per_tree
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, target_names, walk
 
@@ -270,6 +271,7 @@ def conclude(machine: Machine) -> None:
             ]
             for table in (ledger.saved, ledger.restored)
         )
+        restores = [one for one in restores if not is_in_unused_method(machine.program, one[1].within or one[1].node)]
         missing = [] if ledger.scaler_saved else saves
         missing = missing or ([] if ledger.scaler_restored else restores)
         if missing and scaler.enabled != FALSE:
@@ -340,7 +342,7 @@ def _resumes(machine: Machine) -> bool:
     main = machine.program.main
     own = [chunk for chunk in machine.program.chunks if chunk.source is main]
     return any(
-        chunk.source is main
+        chunk.source is main and not is_in_unused_method(machine.program, one.call)
         if one.function is None
         else any(one.function in other.words and _gives(other, one) for other in own if other is not chunk)
         for chunk in machine.program.chunks
@@ -350,11 +352,12 @@ def _resumes(machine: Machine) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Restoring:
-    """The top-level `function` that restores the state of an optimizer, None for a method or no function.
+    """The `call` that restores the state of an optimizer, and the top-level `function` around it, None for another.
 
     An `optional` optimizer is one that callers can leave out, by its name and position among the parameters.
     """
 
+    call: cst.Call
     function: str | None
     optional: tuple[str, int] | None = None
 
@@ -375,7 +378,7 @@ def _gives(chunk: Chunk, one: _Restoring) -> bool:
     return False
 
 
-@cached_per_chunk
+@cached_per_tree
 def _restoring(chunk: Chunk) -> tuple[_Restoring, ...]:
     """What restores the state of an optimizer in `chunk`.
 
@@ -388,7 +391,7 @@ def _restoring(chunk: Chunk) -> tuple[_Restoring, ...]:
         if not aliased and _RESTORES.search(f"{dotted(call.func)}("):
             function = above[-1] if above and isinstance(above[-1], cst.FunctionDef) else None
             name = function.name.value if function is not None else None
-            found.append(_Restoring(name, _optional(function, call) if function is not None else None))
+            found.append(_Restoring(call, name, _optional(function, call) if function is not None else None))
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from amplint.findings import Guessed
 from amplint.semantics.events import OptState, SchedulerStep
@@ -40,19 +40,24 @@ def step(machine: Machine, state: State, node: cst.Call, owner: Unknown | Instan
     if _is_constant(machine, owner):
         return
     if isinstance(node.func, cst.Attribute) and _is_scheduler(machine, state, node.func.value, owner):
-        _advanced(
-            machine, state, node, _rounds(machine, state, owner), _guesses(machine, state, node.func.value, owner)
-        )
+        guesses = _guesses(machine, state, node.func.value, owner)
+        _advanced(machine, state, node, _rounds(machine, state, owner), guesses, _optimizers(machine, state, owner))
 
 
 def _advanced(
-    machine: Machine, state: State, node: cst.Call, rounds: Sequence[Iteration], guesses: tuple[Guessed, ...]
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    rounds: Sequence[Iteration],
+    guesses: tuple[Guessed, ...],
+    optimizers: Set[int] = frozenset(),
 ) -> None:
-    """A scheduler advances at `node`, in the latest iterations, `rounds`, of the loops around it."""
+    """A scheduler, of `optimizers` if known, advances at `node`, in the latest iterations, `rounds`, around it."""
     latest = next((found for now in rounds if (found := _stepped(machine, state, now)) is not None), None)
     if latest is not None:
         scaler, call = latest
-        if state[Progress].unskipped.issuperset(machine[CallIndex].index.partners.get(scaler, (ANY_OPTIMIZER,))):
+        partners = machine[CallIndex].index.partners.get(scaler, (ANY_OPTIMIZER,))
+        if state[Progress].unskipped.issuperset(partners) or (optimizers and optimizers.isdisjoint(partners)):
             return  # no step was skipped
         waits = knows_finite(machine, state) or reads_skips(machine, state, call)
         machine.emit(state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=waits, guesses=guesses)
@@ -148,6 +153,16 @@ def _is_constant(machine: Machine, owner: Instance | Unknown) -> bool:
     values = [symbols.key(part) for part in symbols.parts(owner.symbol)]
     functions = [key[1] for key in values if key[0] == "value" and isinstance(key[1], Function)]
     return symbols.key(owner.symbol)[1] == _OF_FUNCTION and bool(functions) and all(map(_returns_number, functions))
+
+
+def _optimizers(machine: Machine, state: State, owner: Instance | Unknown) -> set[int]:
+    """The optimizers whose rates a scheduler of a library sets, as far as their gradients are known."""
+    symbols = machine.symbols
+    if isinstance(owner, Instance):
+        return set()
+    key = symbols.key(owner.symbol)
+    is_made = key[0] == "call" and str(key[1]).startswith(_MAKERS)
+    return state[Progress].gradients.keys() & symbols.parts(owner.symbol) if is_made else set()
 
 
 def _returns_number(function: Function) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from amplint.semantics.reading.program import Program
 
 _NEEDS_CUDA = regex(
-    rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.{{0,200}}cuda|raise\b"
+    rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.{{0,200}}cuda|raise\b|flash_attention"
 )
 _KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that need CUDA."""
@@ -98,13 +98,16 @@ def _asks_for_gpus(call: cst.Call) -> bool:
 @cached_per_chunk
 def chunk_needs_cuda(chunk: Chunk) -> bool:
     """Whether `chunk` raises on a machine without CUDA, irrespective of its arguments."""
-    if "cuda" not in chunk.text or not _NEEDS_CUDA.search(chunk.code):
+    if ("cuda" not in chunk.text and "flash_attention" not in chunk.text) or not _NEEDS_CUDA.search(chunk.code):
         return False
     return needs_cuda(chunk.source, chunk.module)
 
 
 def needs_cuda(source: Source, tree: cst.CSTNode) -> bool:
-    """Whether `tree` asserts that there is CUDA, raises without it, or uses it outside of a condition on devices."""
+    """Whether `tree` asserts that there is CUDA, raises without it, or uses it outside of a condition on devices.
+
+    Models of transformers raise without CUDA where they are asked for FlashAttention.
+    """
     if any("cuda" in source.code(node.test) for node in every(tree, cst.Assert)):
         return True
     for branch in every(tree, cst.If):
@@ -120,4 +123,7 @@ def _runs_on_cuda(call: cst.Call) -> bool:
     if name == "cuda" or (name in CUDA_ALONE and path.startswith("torch.cuda.")):
         return True
     named = [argument for argument in call.args if name in ("to", "device") or keyword_of(argument) == "device"]
-    return any(leading_text(argument.value).startswith("cuda") for argument in named)
+    kernels = [argument for argument in call.args if keyword_of(argument) == "attn_implementation"]
+    return any(leading_text(argument.value).startswith("cuda") for argument in named) or any(
+        leading_text(argument.value).startswith("flash_attention") for argument in kernels
+    )

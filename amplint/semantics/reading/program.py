@@ -64,6 +64,12 @@ class Around(Protocol):
     def is_used_elsewhere(self, source: Source, name: str) -> bool:
         """Whether another file of the project of `source` can use a name of that file."""
 
+    def importers(self, source: Source, name: str) -> list[Source] | None:
+        """The files that import a name of `source`, None if there may be other uses of it."""
+
+    def is_unused(self, source: Source, name: str) -> bool:
+        """Whether the project of `source` cannot be installed, and only defines a name."""
+
 
 class Program:
     """The linted file `main` and the functions and classes of other files that it reaches.
@@ -149,6 +155,14 @@ class Program:
     def is_used_elsewhere(self, name: str) -> bool:
         """Whether another file of the project can use a name of the linted file, or there may be others."""
         return self._around is None or self._around.is_used_elsewhere(self.main, name)
+
+    def importers(self, name: str) -> list[Source] | None:
+        """The files that import a name of the linted file, None if there may be other uses of it."""
+        return self._around.importers(self.main, name) if self._around is not None else []
+
+    def is_unused(self, name: str) -> bool:
+        """Whether the project cannot be installed, and none of its files does more with a name than to define it."""
+        return self._around is not None and self._around.is_unused(self.main, name)
 
     def wanted(self, package: str) -> Wanted | None:
         """The versions of a library that the project requires, None if it states none."""
