@@ -89,6 +89,48 @@ def test_a_flag_for_float16_is_another_than_the_one_that_chooses_bfloat16() -> N
     assert _findings(FLAGS.format(made="amp"))
 
 
+RESOLVED = """
+import torch
+
+NAMES = {{"fp16": "float16", "float16": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16"}}
+
+def resolved(precision):
+    return NAMES[precision.lower()]
+
+def region(device, precision):
+    precision = resolved(precision)
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float16
+    return torch.autocast(device_type=device.type, dtype=dtype)
+
+def train(model, optimizer, loader, device, config):
+    precision = str(config["precision"])
+    scaler = torch.amp.GradScaler(device.type, enabled={enabled})
+    for batch in loader:
+        with region(device, precision):
+            loss = model(batch).loss
+        if scaler.is_enabled():
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("enabled", "expected"),
+    [
+        ('precision == "float16" and device.type == "cuda"', False),
+        ('precision == "float16" or device.type == "cuda"', True),
+        ('device.type == "cuda"', True),
+    ],
+)
+def test_a_scaler_for_float16_where_a_function_chooses_the_dtype(enabled: str, expected: bool) -> None:
+    assert bool(_findings(RESOLVED.format(enabled=enabled))) is expected
+
+
 def test_no_repair_of_a_scaler_that_serves_float16_too() -> None:
     (finding,) = _findings(FLAGS.format(made="amp"))
     assert finding.fix is None

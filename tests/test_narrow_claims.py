@@ -118,6 +118,33 @@ def test_single_timesteps(taken: str, tells: bool) -> None:
     assert bool(told(TIMESTEPS.format(taken=taken), "AMP406")) is tells
 
 
+EMBEDDED = """
+import math
+import torch
+from torch import nn
+
+def waves(timesteps, dim):
+    freqs = torch.exp(-math.log(10000) * torch.arange(dim // 2, dtype=torch.float32) / (dim // 2))
+    args = timesteps[:, None].float() * freqs[None]
+    return torch.cat([torch.cos(args), torch.sin(args)], dim=-1)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.time_embed = nn.Linear(32, 32)
+
+    def forward(self, x, timesteps):
+        t_emb = {made}
+        t_emb = t_emb.to(torch.bfloat16)
+        return self.time_embed(t_emb)
+"""
+
+
+@pytest.mark.parametrize(("made", "tells"), [("waves(timesteps, 32)", False), ("timesteps", True)])
+def test_timesteps_that_are_embedded_before(made: str, tells: bool) -> None:
+    assert bool(told(EMBEDDED.format(made=made), "AMP406")) is tells
+
+
 SHARDED = """
 import torch
 from torch import nn

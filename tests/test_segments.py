@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,13 @@ VERSIONS = """
 def test_versions_that_are_too_old_to_run(asked: str, found: int) -> None:
     code = textwrap.dedent(VERSIONS).format(asked=asked)
     assert len(analyse(Job("block.py", "", code.encode(), tuple(RULES)), Modules()).findings) == found
+
+
+def test_a_copy_of_the_function_that_compares_the_version(tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text(
+        "def is_torch_version(operation, version):\n    return compare(operation, version)\n"
+    )
+    text = textwrap.dedent(VERSIONS).format(asked='is_torch_version(">=", "1.11.0")')
+    path = tmp_path / "block.py"
+    path.write_text(text.replace("diffusers.utils", "utils"))
+    assert not analyse(Job("block.py", str(path), path.read_bytes(), tuple(RULES)), Modules()).findings

@@ -433,9 +433,13 @@ class Loop{base}:
     ],
 )
 def test_methods_that_nothing_mentions(tmp_path: Path, base: str, others: dict[str, str], codes: set[str]) -> None:
-    files = {"loop.py": METHODS.format(base=base), **others}
+    files = {"loop.py": METHODS.format(base=base), "start.py": "from loop import Loop\nloop = Loop(None)\n", **others}
     found = {code for code in ("AMP205", "AMP211") if lint(tmp_path, files, "loop.py", code)}
     assert found == codes
+
+
+def test_methods_of_a_class_that_nothing_uses_can_be_called_from_elsewhere(tmp_path: Path) -> None:
+    assert lint(tmp_path, {"loop.py": METHODS.format(base="")}, "loop.py", "AMP205")
 
 
 @pytest.mark.parametrize("wrapper", [DataParallel, DistributedDataParallel])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Ref, Unknown, Value
+from amplint.semantics.values.values import Const, Function, Ref, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.policy import words
 from amplint.torchlib.versions import version
@@ -53,14 +55,16 @@ class TorchVersions(Tracker):
         """Return the answer, None where it depends on the version that runs; or the parsed version."""
         assert isinstance(call.callee, Ref)
         if call.callee.name.rpartition(".")[2] == _ASKS:
-            comparison, than = call.arguments.value("operation", 0), call.arguments.value("version", 1)
-            known = isinstance(comparison, Const) and isinstance(than, Const) and isinstance(than.value, str)
-            return _answer(str(comparison.value), str(than.value)) if known else None  # type: ignore[union-attr]
+            return _asked(call.arguments.value("operation", 0), call.arguments.value("version", 1))
         given = call.arguments.values[0] if call.arguments.given else None
         if call.callee.name == _SPLIT:
             given = _TEXT
         text = self._version(given)
         return self.machine.unknown(_PARSED, text) if text is not None else None
+
+    def unfollowed_value(self, function: Function, given: Sequence[Value]) -> Value | None:
+        """The answer of a copy of the function that compares the version."""
+        return _asked(*given) if function.chunk.name == _ASKS and len(given) == 2 else None
 
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
         """Return the answer to a comparison of PyTorch's version with an old one."""
@@ -82,6 +86,13 @@ class TorchVersions(Tracker):
         if key[:2] == ("attribute", "base_version") or (key[0] == "index" and parts[1:] == (self._first,)):
             return self._version(Unknown(parts[0]))
         return str(key[1]) if key[0] == _PARSED else None
+
+
+def _asked(comparison: Value | None, than: Value | None) -> Value | None:
+    """The answer to a comparison with a version, both given as strings."""
+    if not isinstance(comparison, Const) or not isinstance(than, Const) or not isinstance(than.value, str):
+        return None
+    return _answer(str(comparison.value), than.value)
 
 
 def _answer(comparison: str, than: str) -> Value | None:

@@ -167,7 +167,9 @@ def _names_float16(comparison: cst.Comparison) -> bool:
 
 
 def _is_made_for_float16(machine: Machine, node: cst.Call) -> bool:
-    """Whether a scaler is constructed only where a comparison of a dtype with float16 holds."""
+    """Whether a scaler is constructed, or switched on, only where a comparison of a dtype with float16 holds."""
+    if any(_asks_for_float16(one.value) for one in node.args if one.keyword and one.keyword.value == "enabled"):
+        return True
     source = machine.program.source_of(node)
     inner: cst.CSTNode = node
     for above in source.ancestors(node) if source is not None else ():

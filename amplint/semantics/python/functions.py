@@ -255,7 +255,7 @@ def _unfollowed_result(
 ) -> Value:
     """The result of a call that is not followed, unknown and a function of the arguments `given` as a rule."""
     for unfollowed_value in machine.hooks.unfollowed_value:
-        value: Value | None = unfollowed_value(function)
+        value: Value | None = unfollowed_value(function, given)
         if value is not None:
             return value
     now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)

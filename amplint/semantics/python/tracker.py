@@ -198,8 +198,11 @@ class Tracker:
     def unfollowed_returns(self, function: Function, result: Value) -> None:
         """`result` is the result of a call of `function` that was not followed."""
 
-    def unfollowed_value(self, function: Function) -> Value | None:
-        """What a call of `function` that is not followed returns, where its text tells; None for an unknown value."""
+    def unfollowed_value(self, function: Function, given: Sequence[Value]) -> Value | None:
+        """What a call of `function` that is not followed returns, where its text tells; None for an unknown value.
+
+        `given` are its arguments by position, as far as they are known.
+        """
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:
         """The value of an unknown one annotated with the qualified name `name`."""

@@ -15,10 +15,10 @@ _PLAIN_BASES = frozenset({"object", "ABC", "abc.ABC", "nn.Module", "torch.nn.Mod
 
 
 def is_in_unused_method(program: Program, node: cst.CSTNode) -> bool:
-    """Whether a place of the linted file is in a method that no file of the project mentions.
+    """Whether a place of the linted file is in a method that no file of the project mentions, though its class is used.
 
     It is one of a class that no library calls by its names. Projects that can be installed offer their methods to
-    others.
+    others, and so may one that only defines a class.
     """
     source = program.main
     if not source.path or not source.owns(node):
@@ -31,4 +31,6 @@ def is_in_unused_method(program: Program, node: cst.CSTNode) -> bool:
     name = method.name.value
     if method.decorators or cls.decorators or cls.keywords or not bases <= _PLAIN_BASES:
         return False
-    return not name.startswith("_") and name != "forward" and program.is_unused(name)
+    if name.startswith("_") or name == "forward" or not program.is_unused(name):
+        return False
+    return not program.is_unused(cls.name.value)

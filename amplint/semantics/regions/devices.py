@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.tracker import Call, Handler, Tracker
@@ -32,7 +32,7 @@ class Devices(Tracker):
         """The value of a parameter annotated as a device."""
         return Device(None) if name == "torch.device" else None
 
-    def unfollowed_value(self, function: Function) -> Value | None:
+    def unfollowed_value(self, function: Function, given: Sequence[Value]) -> Value | None:
         """The device that a function chooses."""
         body = node_of(function) if "torch.device" in function.chunk.text else None
         return Device(None) if isinstance(body, cst.FunctionDef) and returns_device(body) else None

@@ -62,7 +62,7 @@ def _emit_half_cast(
     if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):
         machine.emit(state, HalfCast, node, dtype=dtype, stored=_is_stored(machine, node, owner))
         counted = isinstance(owner, Tensor) and INTEGERS in owner.traits
-        timesteps = _timesteps(machine, node) if dtype == "bfloat16" and not counted else None
+        timesteps = _timesteps(machine, node, owner) if dtype == "bfloat16" and not counted else None
         if timesteps is not None:
             machine.emit(state, TimestepsCast, node, guesses=timesteps)
 
@@ -76,7 +76,7 @@ def _report_alike(machine: Machine, state: State, node: cst.Call, owner: Value, 
     counted = isinstance(owner, Tensor) and (INTEGERS in owner.traits or owner.dtype in INTEGRAL)
     if not alike or counted or not isinstance(owner, (Tensor, Unknown)) or not _names_bfloat16(machine.program.main):
         return
-    timesteps = _timesteps(machine, node)
+    timesteps = _timesteps(machine, node, owner)
     own = any(
         TIMESTEPS.search((dotted(one.value) or "").removesuffix(".dtype").rpartition(".")[2]) for one in node.args
     )
@@ -89,12 +89,14 @@ def _names_bfloat16(source: Source) -> bool:
     return "bf16" in source.text or "bfloat16" in source.text
 
 
-def _timesteps(machine: Machine, node: cst.Call) -> tuple[Guessed, ...] | None:
-    """The guesses by which a cast converts timesteps; None if it does not seem to.
+def _timesteps(machine: Machine, node: cst.Call, owner: Tensor | Unknown) -> tuple[Guessed, ...] | None:
+    """The guesses by which a cast of `owner` converts timesteps; None if it does not seem to.
 
     What it is called on has such a name, or the variable that keeps its result, which may also be what an embedding of
-    timesteps is given.
+    timesteps is given. Sines and cosines are an embedding already.
     """
+    if any(machine.symbols.involves(owner.symbol, waves) for waves in ("sin", "cos")):
+        return None
     source = machine.program.source_of(node)
     above = source.parent(node) if source is not None else None
     kept = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
