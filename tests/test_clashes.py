@@ -977,6 +977,29 @@ PROGRAMS = {
                 out[index] = self.padded(x[index])
                 return out
     """,
+    "new tensors seen through operations that keep their dtype": """
+        def gridded(x):
+            rows = torch.linspace(-1, 1, x.shape[-2], device=x.device)  # AMP504
+            columns = torch.linspace(-1, 1, x.shape[-1], device=x.device)
+            grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
+            return torch.cat([x, grid.tile(x.shape[0], 1, 1, 1)], 1)
+
+        def weighted(x, index):
+            weights = torch.ones(x.shape[0], 4, device=x.device).scatter(1, index, 0.5).mul(2)
+            return weights.gather(0, index) @ x  # AMP502
+
+        def limited(x):
+            one, other = torch.rand(4, x.shape[0], device=x.device), torch.ones(4, x.shape[0], device=x.device)
+            return torch.maximum(one, other) @ x  # AMP502
+
+        def alike(x):
+            rows = torch.linspace(-1, 1, x.shape[-2], device=x.device, dtype=x.dtype)
+            return rows.tile(3, 1).mul(2) @ x, torch.stack([rows, x[0]]) @ x
+
+        def converted(x):
+            rows = torch.linspace(-1, 1, x.shape[-2], device=x.device)
+            return rows.tile(3, 1).to(x.dtype) @ x
+    """,
     "inputs made where the parameters of a model are": """
         def by_parameters(model, shape):
             device = next(model.parameters()).device

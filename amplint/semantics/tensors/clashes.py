@@ -284,7 +284,8 @@ def supplied(machine: Machine, state: State, node: cst.Call, model: Value, argum
         return
     for argument in arguments.given:
         source = operand_with_evidence(machine, state, argument.node.value, argument.value)
-        if source.made is None or source.dtype != "float32" or MASK.search(argument.keyword or dotted(source.node) or ""):
+        named = argument.keyword or dotted(source.node) or ""
+        if source.made is None or source.dtype != "float32" or MASK.search(named):
             continue
         if belongs(source.made, node.func) or is_placed_by(machine, source.made, model):
             half = Operand(node.func, Unknown(machine.fresh()))
