@@ -176,8 +176,12 @@ def _masks(machine: Machine, steady: Operand) -> bool:
 
 
 def _is_meant_in_loss(machine: Machine, made: cst.Call) -> bool:
-    """Whether a loss class, which may mean to compute in float32, makes a tensor, other than by a legacy class."""
-    return last_name(made.func) not in LEGACY_TENSORS and any(LOSS.search(cls.name.value) for cls in _classes(machine))
+    """Whether a loss, which may mean to compute in float32, makes or meets a tensor, other than by a legacy class."""
+    function = machine.calls[-1] if machine.calls else None
+    names = [one.name.value for one in _classes(machine)]
+    if isinstance(function, cst.FunctionDef):
+        names.append(function.name.value)
+    return last_name(made.func) not in LEGACY_TENSORS and any(map(LOSS.search, names))
 
 
 def _classes(machine: Machine) -> list[cst.ClassDef]:
