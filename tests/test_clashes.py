@@ -938,6 +938,92 @@ PROGRAMS = {
                     grids.append(x)
                 return torch.stack([grid.to(x) for grid in grids]) @ x
     """,
+    "results of containers that are filled one by one": """
+        class Filled(nn.Module):
+            def __init__(self, width, depth):
+                super().__init__()
+                layers = []
+                for _ in range(depth):
+                    layers.append(nn.Linear(width, width))
+                    layers.append(nn.GELU())
+                self.stem, self.named, self.padded = nn.Sequential(*layers), nn.Sequential(), nn.ZeroPad1d(0)
+                for i in range(depth):
+                    self.named.add_module(str(i), nn.Linear(width, width))
+                self.layers, self.depth = nn.ModuleList(layers), depth
+
+            def forward(self, x, index: torch.Tensor):
+                out = torch.zeros_like(x)
+                out[index] = self.stem(x[index])  # AMP502
+                out.index_add_(0, index, self.named(x[index]))  # AMP502
+                return out
+
+            def looped(self, x, index: torch.Tensor):
+                out, part = torch.zeros_like(x), x[index]
+                for layer in self.layers:
+                    part = layer(part)
+                out[index] = part  # AMP502
+                return out
+
+            def on_a_path(self, x, index: torch.Tensor):
+                out, part = torch.zeros_like(x), x[index]
+                if self.depth > 1:
+                    part = self.stem(part)
+                out[index] = part  # AMP502
+                return out
+
+            def converted(self, x, index: torch.Tensor):
+                out = torch.zeros_like(x)
+                out[index] = self.stem(x[index]).to(out.dtype)
+                out[index] = self.padded(x[index])
+                return out
+    """,
+    "new tensors seen through operations that keep their dtype": """
+        def gridded(x):
+            rows = torch.linspace(-1, 1, x.shape[-2], device=x.device)  # AMP504
+            columns = torch.linspace(-1, 1, x.shape[-1], device=x.device)
+            grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
+            return torch.cat([x, grid.tile(x.shape[0], 1, 1, 1)], 1)
+
+        def weighted(x, index):
+            weights = torch.ones(x.shape[0], 4, device=x.device).scatter(1, index, 0.5).mul(2)
+            return weights.gather(0, index) @ x  # AMP502
+
+        def limited(x):
+            one, other = torch.rand(4, x.shape[0], device=x.device), torch.ones(4, x.shape[0], device=x.device)
+            return torch.maximum(one, other) @ x  # AMP502
+
+        def alike(x):
+            rows = torch.linspace(-1, 1, x.shape[-2], device=x.device, dtype=x.dtype)
+            return rows.tile(3, 1).mul(2) @ x, torch.stack([rows, x[0]]) @ x
+
+        def converted(x):
+            rows = torch.linspace(-1, 1, x.shape[-2], device=x.device)
+            return rows.tile(3, 1).to(x.dtype) @ x
+    """,
+    "inputs made where the parameters of a model are": """
+        def by_parameters(model, shape):
+            device = next(model.parameters()).device
+            noise = torch.randn(shape, device=device)
+            return model(noise)  # AMP502
+
+        def moved(model, shape):
+            noise = torch.randn(shape).to(model.device)
+            return model.encode(noise)  # AMP502
+
+        def elsewhere(model, other, shape):
+            noise = torch.randn(shape, device=other.device)
+            return model(noise)
+
+        def in_its_dtype(model, shape):
+            parameter = next(model.parameters())
+            return model(torch.randn(shape, device=parameter.device, dtype=parameter.dtype))
+
+        def no_activations(model, ids, weights):
+            device = next(model.parameters()).device
+            attention_mask = torch.ones(ids.shape, device=device)
+            model.record(torch.zeros(3, device=device))
+            return model(ids.to(device), attention_mask=attention_mask)
+    """,
     "data": """
         class Buffer:
             def sample(self, x, batch):
@@ -960,6 +1046,13 @@ def test_pytorch_refuses_adapters_in_float32_and_norms_that_stay_float32() -> No
         x @ torch.randn(2, layer.in_features).T
     with pytest.raises(RuntimeError, match="same dtype"):
         layer(torch.ones(8, dtype=torch.bfloat16) * x.float())
+
+
+def test_pytorch_refuses_results_of_layers_in_a_tensor_of_the_dtype_of_their_input() -> None:
+    x, index = torch.randn(4, 8), torch.tensor([0, 2])
+    stem = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(RuntimeError, match="dtypes match"):
+        torch.zeros_like(x)[index] = stem(x[index])
 
 
 def test_pytorch_refuses_weights_of_classes_in_another_dtype() -> None:

@@ -146,6 +146,32 @@ PROGRAMS = {
             for prediction, target in map(model, loader):
                 yield F.mse_loss(prediction, target)
     """,
+    "AMP104 custom functions that convert nothing": """
+        class Product(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b, fused):
+                ctx.save_for_backward(a, b)
+                return a @ b.t()
+
+        class Lifted(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b):
+                return a.float() @ b.float().t()
+
+        def product(hidden: torch.Tensor, weight: torch.Tensor, fused: bool):
+            given = [hidden, weight, fused]
+            with torch.autocast("cuda", enabled=False):  # AMP104
+                return Product.apply(*given)
+
+        def lifted(hidden: torch.Tensor, weight: torch.Tensor):
+            with torch.autocast("cuda", enabled=False):
+                return Lifted.apply(hidden, weight)
+
+        def converted(hidden: torch.Tensor, weight: torch.Tensor, fused: bool):
+            given = cast_if_autocast(hidden, weight, fused)
+            with torch.autocast("cuda", enabled=False):
+                return Product.apply(*given)
+    """,
     "AMP104 functions and blocks that convert nothing": """
         class Codebook(nn.Module):
             @torch.autocast("cuda", enabled=False)  # AMP104

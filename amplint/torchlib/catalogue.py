@@ -317,10 +317,13 @@ data              a   copies view
 detach            fmi keeps same-rank copies view
 diag              fm  keeps out-alike selects
 diagonal          fml keeps selects view
+diag_embed        fm  keeps
 expand            m   keeps repeats view
 expand_as         m   keeps repeats view
 flatten           fm  keeps some-rank reshapes view module=Flatten
 flip              fm  keeps same-rank reorders
+fliplr            fm  keeps same-rank reorders
+flipud            fm  keeps same-rank reorders
 gather            fm  keeps same-rank selects
 H                 a   reorders view transposes
 hstack            f   promotes of-cat joins
@@ -337,12 +340,13 @@ movedim           fm  keeps reorders view
 mT                a   reorders view transposes
 narrow            fm  keeps same-rank selects view
 permute           fm  keeps same-rank reorders view
-ravel             fm  reshapes view
+ravel             fm  keeps reshapes view
 repeat            m   keeps repeats
 repeat_interleave fm  keeps repeats
 reshape           fm  keeps reshapes view
 reshape_as        m   keeps reshapes view
 roll              fm  keeps of-cat same-rank reorders
+rot90             fm  keeps same-rank reorders
 select            fm  keeps selects view
 slice             d   selects view
 sort              fm  keeps same-rank reorders indices-too
@@ -350,12 +354,13 @@ split             fm  keeps adds-dimension selects view
 squeeze           fmi keeps reshapes view
 stack             f   keeps promotes cast some-rank adds-dimension joins
 swapaxes          fmi keeps same-rank reorders transposes view alias=transpose
-swapdims          fmi reorders transposes view alias=transpose
+swapdims          fmi keeps same-rank reorders transposes view alias=transpose
 T                 a   reorders view transposes
 t                 fmi keeps reorders view transposes
-take              fm  selects
+take              fm  keeps selects
 take_along_dim    fm  keeps out-alike selects
-tensor_split      fm  adds-dimension selects view
+tensor_split      fm  keeps adds-dimension selects view
+tile              fm  keeps repeats
 to                m   transfers
 topk              fm  keeps same-rank selects indices-too
 transpose         fmi keeps same-rank reorders view transposes

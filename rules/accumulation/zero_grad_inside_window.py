@@ -76,8 +76,8 @@ class ZeroGradInsideWindow(Rule):
     only_numbers = True
     screen = (
         b"backward",
-        (b"zero_grad", b"autocast", *SCALER_SIGNS),
-        (b"%", b"range(", b"+= 1", b"autocast", b"accumulate(", *SCALER_SIGNS),
+        (b"zero_grad", b"autocast", b".step()", *SCALER_SIGNS),
+        (b"%", b"range(", b"+= 1", b"autocast", b"accumulate(", b".step()", *SCALER_SIGNS),
     )
     fixable = Applicability.SAFE
     reason = "Only the gradients of the last micro-batch reach the step."

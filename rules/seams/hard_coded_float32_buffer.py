@@ -71,7 +71,7 @@ class HardCodedFloat32Buffer(Rule):
         self._joins: dict[cst.CSTNode, Operation] = {}
         self._widened: dict[cst.CSTNode, Clash] = {}
         self._narrowed: set[cst.CSTNode] = set()
-        self._made: set[cst.CSTNode] = set()
+        self._made: dict[cst.CSTNode, Clash] = {}
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         if buffer_of(event) is not None and (event.op != "stack" or event.result.dtype == "float32"):
@@ -83,10 +83,12 @@ class HardCodedFloat32Buffer(Rule):
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        told = set[cst.CSTNode]()
         for join in (one for node, one in self._joins.items() if node not in self._narrowed):
             found = buffer_of(join)
             assert found is not None
             half, call = found
+            told.add(call)
             origin = [(half.half.node, half.half.text)] if half.half is not None and half.half.node is not None else []
             yield self.report(
                 join,
@@ -94,6 +96,17 @@ class HardCodedFloat32Buffer(Rule):
                 advice=_advice(call),
                 notes=[*origin, (call, "the float32 tensor is made here")],
                 premises=[Premise.NOT_REPLACED] if _is_empty(call) else (),
+            )
+
+        for clash in (one for made, one in self._made.items() if made not in told):
+            assert clash.steady.made is not None
+            yield self.report(
+                clash,
+                f"this tensor is made in float32, even where what it meets in {clash.op} is half",
+                reason=_WIDENS,
+                advice=_advice(clash.steady.made),
+                at=clash.steady.made,
+                notes=[(clash.node, "here it meets a tensor that can be half")],
             )
 
         for clash in (one for node, one in self._widened.items() if node not in self._narrowed):
@@ -129,16 +142,8 @@ class HardCodedFloat32Buffer(Rule):
             return
         if event.converted is not None and event.refusal is None:
             self._widened.setdefault(event.node, event)
-        elif event.refusal is None and event.steady.made is not None and event.steady.made not in self._made:
-            self._made.add(event.steady.made)
-            yield self.report(
-                event,
-                f"this tensor is made in float32, even where what it meets in {event.op} is half",
-                reason=_WIDENS,
-                advice=_advice(event.steady.made),
-                at=event.steady.made,
-                notes=[(event.node, "here it meets a tensor that can be half")],
-            )
+        elif event.refusal is None and event.steady.made is not None:
+            self._made.setdefault(event.steady.made, event)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         found = buffer_of(event) if isinstance(event, Operation) else None

@@ -34,7 +34,7 @@ def unseen_result(
     arguments: Arguments,
     node: cst.Call | None = None,
     callee: tuple[int, ...] = (),
-) -> Value:
+) -> Unknown:
     """The result of an unseen call: equal for equal arguments within one iteration, unless it instantiates a class.
 
     What a dictionary holds at a key is equal in all iterations, as is what is computed from it alone.

@@ -34,7 +34,7 @@ from amplint.semantics.tensors.kinship import (
 )
 from amplint.semantics.tensors.lists import CHOOSES_NUMBERS, is_list
 from amplint.semantics.tensors.masks import branches_on_dtypes
-from amplint.semantics.tensors.owners import follows
+from amplint.semantics.tensors.owners import follows, is_placed_by
 from amplint.semantics.tensors.provenance import creating_call, dtype_root, last_cast, uncast_source_call, views
 from amplint.semantics.tensors.sensitive import sources
 from amplint.semantics.tensors.subregions import is_switched_off
@@ -176,8 +176,12 @@ def _masks(machine: Machine, steady: Operand) -> bool:
 
 
 def _is_meant_in_loss(machine: Machine, made: cst.Call) -> bool:
-    """Whether a loss class, which may mean to compute in float32, makes a tensor, other than by a legacy class."""
-    return last_name(made.func) not in LEGACY_TENSORS and any(LOSS.search(cls.name.value) for cls in _classes(machine))
+    """Whether a loss, which may mean to compute in float32, makes or meets a tensor, other than by a legacy class."""
+    function = machine.calls[-1] if machine.calls else None
+    names = [one.name.value for one in _classes(machine)]
+    if isinstance(function, cst.FunctionDef):
+        names.append(function.name.value)
+    return last_name(made.func) not in LEGACY_TENSORS and any(map(LOSS.search, names))
 
 
 def _classes(machine: Machine) -> list[cst.ClassDef]:
@@ -278,13 +282,16 @@ def _is_written_again(machine: Machine, node: cst.CSTNode, target: cst.Subscript
     return False
 
 
-def supplied(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+def supplied(machine: Machine, state: State, node: cst.Call, model: Value, arguments: Arguments) -> None:
     """Emit `Clash` for an unseen layer whose input was made on the device of its parameters."""
     if not machine.assumes or Clash.kind not in machine.wanted or innermost(machine, state)[0] is not None:
         return
     for argument in arguments.given:
         source = operand_with_evidence(machine, state, argument.node.value, argument.value)
-        if source.made is not None and source.dtype == "float32" and belongs(source.made, node.func):
+        named = argument.keyword or dotted(source.node) or ""
+        if source.made is None or source.dtype != "float32" or MASK.search(named):
+            continue
+        if belongs(source.made, node.func) or is_placed_by(machine, source.made, model):
             half = Operand(node.func, Unknown(machine.fresh()))
             refusal = "its input is made on the device of its parameters, but not in their dtype"
             machine.emit(state, Clash, node, op=_name(node), steady=source, half=half, refusal=refusal, assumed=True)
@@ -502,4 +509,4 @@ class Clashes(Tracker):
         if call.entered is None:
             report_kernel_arguments(self.machine, state, call.node, call.arguments)
             if not isinstance(call.callee, Ref):
-                supplied(self.machine, state, call.node, call.arguments)
+                supplied(self.machine, state, call.node, call.callee, call.arguments)

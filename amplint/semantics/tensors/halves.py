@@ -79,7 +79,8 @@ def is_layer_result(machine: Machine, operand: Operand, op: str = "") -> bool:
         return False
     if isinstance(operand.node, cst.Call) and follows_dtype(operand.node):
         return False
-    return is_of_layer(machine, dtype_root(machine, value.symbol))
+    whole = dtype_root(machine, value.symbol)
+    return any(is_of_layer(machine, dtype_root(machine, one)) for one in machine.symbols.alternatives(whole))
 
 
 def is_of_layer(machine: Machine, symbol: int) -> bool:

@@ -10,6 +10,7 @@ from amplint.regex import regex
 from amplint.semantics.events import Operand
 from amplint.semantics.python.containers import each, record_element
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
@@ -31,6 +32,7 @@ from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
+from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import FALSE, Instance, Items, Module, Number, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
@@ -89,6 +91,8 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
         rank = operand.rank + 1 if operand.rank is not None and operand.rank >= 0 else SOME_DIMENSIONS
         return replace(own, symbol=provenance.kept(machine), rank=rank)
     op = MODULE_OPS.get(name)
+    if name == "Sequential":
+        return Tensor(of_unseen_layer(machine, state, node, called, arguments).symbol)
     if op is None:
         return Tensor(machine.fresh())
     places = [(argument.node.value, argument.value) for argument in arguments.given]
@@ -121,6 +125,11 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
     if flow.regime(machine, state) is None and (called.dtype is None or own.dtype in ("float32", *HALF_DTYPES)):
         clashes.check_layer(machine, state, node, op, Operand(places[0][0], operand), own)
     return result
+
+
+def of_unseen_layer(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Unknown:
+    """The result of a `Sequential` whose parts are not known: that of a layer all the same."""
+    return unseen_result(machine, state, Callee(called.symbol), arguments, node, (called.symbol,))
 
 
 def _has_weights(called: Module) -> bool:

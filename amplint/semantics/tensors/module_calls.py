@@ -9,12 +9,12 @@ from dataclasses import replace
 from amplint.semantics.python import calls
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
-from amplint.semantics.tensors.layers import call_layer
+from amplint.semantics.tensors.layers import call_layer, of_unseen_layer
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.choices import choice_of
 from amplint.semantics.values.facts import NOTHING
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Instance, Module, Ref, Several, Unknown, Value
+from amplint.semantics.values.values import Instance, Module, Ref, Several, Value
 
 
 class ModuleCalls(Tracker):
@@ -42,8 +42,10 @@ class ModuleCalls(Tracker):
             inner = replace(made, callee=part, arguments=Arguments((Argument(first.node, value, None, ""),)))
             if isinstance(part, Instance):
                 value = calls.call_instance(self.machine, state, inner, part)
+            elif isinstance(part, Module):
+                value = self._call(state, inner)
             else:
-                value = self._call(state, inner) if isinstance(part, Module) else Unknown(self.machine.fresh())
+                value = of_unseen_layer(self.machine, state, made.node, made.callee, inner.arguments)
         return value
 
     def _call_several(self, state: State, made: Call) -> Value:

@@ -8,6 +8,7 @@ from amplint.regex import regex
 from amplint.semantics.events import InputsStayHalf
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.regions.callers import is_custom_function
 from amplint.semantics.tensors.conversions import bindings, converts, names_read, sources
 from amplint.semantics.tensors.supposed import is_backward
 from amplint.semantics.values.state import State
@@ -133,7 +134,7 @@ def _unconverted(source: Source, node: cst.With | cst.FunctionDef) -> Iterator[s
     inside = {name for one in every(node.body, cst.Assign) for name in _targets(one)}
     computed = {name for name, values in bindings(function).items() if any(map(names_read, values))}
     outside = given if isinstance(node, cst.FunctionDef) else (given | computed) - inside
-    for operand in _operands(node.body):
+    for operand in _operands(source, node.body):
         before = list(sources(function, operand))
         if any(converts(one) or _is_entry(one) for one in before):
             continue
@@ -152,13 +153,27 @@ def _targets(node: cst.Assign) -> Iterator[str]:
     return (one.target.value for one in node.targets if isinstance(one.target, cst.Name))
 
 
-def _operands(body: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """What is passed to PyTorch's functions and to layers, and the sides of matrix products."""
+@cached_per_file
+def _custom_functions(source: Source) -> frozenset[str]:
+    """The custom autograd functions of a file whose forward pass converts nothing."""
+    found = set[str]()
+    for chunk in source.chunks:
+        for node in every(chunk.module, cst.ClassDef) if chunk.is_class else ():
+            passes = (one for one in every(node.body, cst.FunctionDef) if one.name.value == "forward")
+            forward = next(passes, None)
+            if is_custom_function(node) and forward is not None and not _CONVERTS.search(source.code(forward)):
+                found.add(node.name.value)
+    return frozenset(found)
+
+
+def _operands(source: Source, body: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What is passed to PyTorch's functions, custom ones and layers, and the sides of matrix products."""
     for node in walk(body):
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (cst.MatrixMultiply, cst.Power)):
             yield node.left
         if not isinstance(node, cst.Call) or not node.args:
             continue
         owner, _, last = (dotted(node.func) or "").rpartition(".")
-        if (TORCH_MODULES.search(owner) and node.args) or (owner == "self" and node.args and not last.startswith("_")):
+        custom = last == "apply" and owner in _custom_functions(source)
+        if custom or TORCH_MODULES.search(owner) or (owner == "self" and not last.startswith("_")):
             yield node.args[0].value

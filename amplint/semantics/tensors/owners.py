@@ -31,6 +31,8 @@ _OF_LAYERS = _SIZES | words(
 """Attributes that layers have."""
 _ABOUT = _PLACED | words("dtype dim ndim numel itemsize requires_grad")
 """Attributes and methods that say something about a tensor, and hold none of its elements."""
+_PASSES = words("forward encode decode")
+"""Methods of models that run their layers."""
 _ENDS = COMPARISONS | words("cast converted fresh")
 """Operations whose result has a dtype of its own."""
 _OF_TENSORS = ("torch.", "einops.")
@@ -143,6 +145,16 @@ def is_of_owner(machine: Machine, made: cst.Call, operand: Operand) -> bool:
         return False
     reached = machine.symbols.closure(value.symbol, partial(_operands, machine))
     return any(one in owners and _holds_fractions(machine, one) for one in reached)
+
+
+def is_placed_by(machine: Machine, made: cst.Call, callee: Value) -> bool:
+    """Whether a tensor is made on the device of a model, or of its parameters, that is called, or one of its passes."""
+    owners = machine[Tensors].owners.get(made, set())
+    model = symbol_of(machine, callee)
+    kind, *names = machine.symbols.key(model)
+    if kind == "attribute" and names[0] in _PASSES:
+        (model,) = machine.symbols.parts(model)
+    return any(model in machine.symbols.derivation(owner) for owner in owners)
 
 
 def _operands(machine: Machine, symbol: int) -> tuple[int, ...]:

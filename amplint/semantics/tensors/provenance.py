@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
@@ -17,7 +17,10 @@ from amplint.torchlib.policy import words
 _MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
 _LIKE, _KEPT, _PARAMETER, _CHOSEN = "made like another", "kept by a module", "parameter", "converted to a dtype"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
+_NAMED_ARITHMETIC = words("add sub subtract mul multiply div divide true_divide")
 _CONVERSIONS = frozenset({"cast", "converted"})
+_GATHERS = operations_with("joins") | words("either meshgrid maximum minimum")
+"""Operations on several tensors whose result is float32 where each of them is."""
 _MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
 _KEEP_ARRAYS = ARITHMETIC | words("attribute index part Minus MatrixMultiply Power")
 _NUMBERS_AS_TENSORS = operations_with("of-content") | {"full"}
@@ -26,7 +29,7 @@ _EXTREMES = words("max min")
 """Operations of one tensor along a dimension, or of two tensors."""
 _CURVES = words("exp expm1 log log1p log2 log10 reciprocal rsqrt square")
 """Functions of each element that autocast runs in float32."""
-_OTHER_VIEWS = words("index part comprehension Minus masked_fill index_fill")
+_OTHER_VIEWS = words("index part comprehension Minus masked_fill index_fill gather scatter")
 REARRANGED = words("einops.rearrange einops.repeat")
 """Functions of other libraries that give the same numbers another shape."""
 _VIEWS = KEEPS_DTYPE.union(
@@ -176,6 +179,12 @@ def last_cast(machine: Machine, symbol: int) -> int | None:
     return symbol
 
 
+def _given(key: tuple[Hashable, ...]) -> Iterator[int]:
+    """The symbols of the operands beside the first one in the key of an operation with a name."""
+    settings = key[1] if len(key) > 1 and isinstance(key[1], tuple) else ()
+    return (one[1] for one in settings if isinstance(one, tuple) and one[:1] in ((None,), ("other",)))
+
+
 def creating_call(
     machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False, curves: bool = False
 ) -> cst.Call | None:
@@ -185,13 +194,13 @@ def creating_call(
     """
     symbol = dtype_root(machine, symbol)
     key = machine.symbols.key(symbol)
-    if key[0] in ARITHMETIC and depth:
-        parts = machine.symbols.parts(symbol)
+    if (key[0] in ARITHMETIC or key[0] in _NAMED_ARITHMETIC) and depth:
+        parts = (*machine.symbols.parts(symbol), *_given(key))
         if any(machine.symbols.key(dtype_root(machine, part))[0] in _CONVERSIONS for part in parts):
             return None
         found = (creating_call(machine, part, depth - 1, curves=curves) for part in parts)
         return next(filter(None, found), None)
-    if key[0] == "either" and depth:
+    if key[0] in _GATHERS and depth:
         sides = [creating_call(machine, part, depth - 1, curves=curves) for part in machine.symbols.parts(symbol)]
         return sides[0] if sides and all(sides) else None
     if curves and key[0] in _CURVES and depth:
@@ -224,10 +233,16 @@ def uncast_source_call(machine: Machine, symbol: int, *, asked: bool = True) -> 
             if made is not None:
                 return made
             kinds = (_COUNTED,) if key[1] == "float32" else ()
-        elif key[0] in _MAKES_FLOATING:
+        elif key[0] in _MAKES_FLOATING or (key[0] in ARITHMETIC and _has_fraction(machine, current)):
             kinds = (*kinds, _COUNTED)
         todo += [(part, kinds) for part in machine.symbols.parts(current) if kinds and part not in seen]
     return None
+
+
+def _has_fraction(machine: Machine, symbol: int) -> bool:
+    """Whether an operand is a floating-point number, which makes integers floating."""
+    keys = map(machine.symbols.key, machine.symbols.parts(symbol))
+    return any(key[0] == "value" and isinstance(getattr(key[1], "value", None), float) for key in keys)
 
 
 def asked_dtype(machine: Machine, symbol: int) -> str | None:
