@@ -68,6 +68,7 @@ class ScalerNotNeeded(Rule):
 
     def __init__(self) -> None:
         self.made: dict[cst.CSTNode, list[ScalerCreated]] = {}
+        self.on: set[cst.CSTNode] = set()
         self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool]]] = {}
         self.either: set[cst.CSTNode] = set()
         self.unknown: set[cst.CSTNode] = set()
@@ -81,8 +82,10 @@ class ScalerNotNeeded(Rule):
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.ruled_out:
             self.ruled_out.setdefault(event.node, []).append(event)
-        elif event.scaler.enabled != FALSE and not event.only_float16:
-            self.made.setdefault(event.node, []).append(event)
+        elif event.scaler.enabled != FALSE:
+            self.on.add(event.node)
+            if not event.only_float16:
+                self.made.setdefault(event.node, []).append(event)
         yield from ()
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
@@ -109,8 +112,11 @@ class ScalerNotNeeded(Rule):
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for node, off in self.ruled_out.items():
-            used = node not in self.made and not self.in_float16
-            if used and any(one.scaler.symbol in event.index.idle for one in off):
+            if (
+                node not in self.on
+                and not self.in_float16
+                and any(one.scaler.symbol in event.index.idle for one in off)
+            ):
                 yield self.report(
                     replace(off[0], guesses=()),
                     "this scaler is never switched on",

@@ -193,8 +193,8 @@ class ScalerCreated(Event):
 
     `for_bfloat16` means that a flag named so is what switches it on, `also_bfloat16` that one for float16 does as well,
     `never_read` that the variable it goes to is not used for anything, `ruled_out` that it is off on this path because
-    of a comparison with float16, `only_float16` that it is constructed only where such a comparison holds. `positional`
-    are the arguments without names, with their values.
+    of a comparison with float16, `only_float16` that it is constructed or on only where such a comparison holds.
+    `positional` are the arguments without names, with their values.
     """
 
     call: cst.Call
