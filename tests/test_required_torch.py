@@ -47,6 +47,32 @@ def test_a_repair_needs_what_it_writes(
     assert ("moves on to PyTorch 2.4" in finding.reason) == moves_on
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "README.md",
+            "## Setup\n\n    pip install torch==1.9.0+cu111 torchvision==0.10.0+cu111 -f https://example.org\n",
+        ),
+        ("README.md", "```\nconda install pytorch==1.9.0 cudatoolkit=11.1\n```\n"),
+        ("Dockerfile", "RUN pip3 install --no-cache-dir numpy 'torch==1.9.0'\n"),
+        ("docs/requirements.txt", "torch==1.9.0\n"),
+    ],
+)
+def test_commands_and_documentation_ask_for_versions(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (finding,) = lint(tmp_path, SCALER, text, name)
+    assert "moves on to PyTorch 2.4" in finding.reason
+
+
+@pytest.mark.parametrize(
+    "text", ["pip install torch\n", "It was torch==1.9.0 once.\n", "pip install pytorch-lightning==1.9.0"]
+)
+def test_other_texts_ask_for_none(tmp_path: Path, text: str) -> None:
+    (finding,) = lint(tmp_path, SCALER, text, "README.md")
+    assert "moves on to PyTorch 2.4" not in finding.reason
+
+
 def test_conda_names_it_otherwise(tmp_path: Path) -> None:
     (finding,) = lint(tmp_path, SCALER, "dependencies:\n  - pytorch=1.12\n", "environment.yml")
     assert finding.fix is not None

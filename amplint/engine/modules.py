@@ -33,6 +33,7 @@ _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"}
 _INSTALLS = regex(rb"(?m)^\[(?:project|build-system|tool\.poetry|metadata)\]|\bsetup\(")
 _BY_TEXT = regex(rb"\b(?:getattr|eval|exec|import_module|globals|vars|locate)\(")
 """What finds definitions by names that are text."""
+_DOCUMENTATION = ("doc", "docs")
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
 _LONGEST_NAME = 300
@@ -416,13 +417,16 @@ class Modules:
         return None
 
     def _requirements(self, folder: str) -> tuple[str, ...]:
-        """The files of `folder` that state versions of packages."""
+        """The files of `folder`, and of its documentation, that state versions of packages."""
         from amplint.engine.requirements import FILES
 
         if folder not in self._requirement_files:
-            names = sorted(self._listing(folder))
-            found = (name for pattern in FILES for name in names if pattern.fullmatch(name))
-            self._requirement_files[folder] = tuple(os.path.join(folder, name) for name in found)
+            inner = (os.path.join(folder, name) for name in _DOCUMENTATION if name in self._listing(folder))
+            places = [(at, sorted(self._listing(at))) for at in (folder, *inner)]
+            found = (
+                (at, name) for pattern in FILES for at, names in places for name in names if pattern.fullmatch(name)
+            )
+            self._requirement_files[folder] = tuple(os.path.join(at, name) for at, name in found)
         return self._requirement_files[folder]
 
     def answer(self, importer: str, question: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The library versions that a project requires, from lock files, requirements and pyproject.toml."""
+"""The library versions that a project requires, from lock files, requirements, pyproject.toml and install commands."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ FILES = tuple(
             r"pyproject\.toml",
             r"setup\.(?:cfg|py)",
             r"environment[\w.-]*\.ya?ml",
+            r"(?i:readme|install)[\w.-]{0,40}\.(?:md|rst|txt)",
+            r"Dockerfile[\w.-]*",
         ),
     )
 )
@@ -33,7 +35,7 @@ def wanted(raw: bytes, package: str, place: str) -> Wanted | None:
     locked = locked or re.search(rf'"{name}":\s*\{{[^{{}}]*"version":\s*"==([^"\n]+)"', text)
     if locked is not None:
         return asked(package, f"=={locked[1]}", place)
-    line = re.search(_LINE.format(name=name), text, re.MULTILINE)
+    line = re.search(_LINE.format(name=name), text, re.MULTILINE) or re.search(_COMMAND.format(name=name), text)
     return asked(package, line["text"].rstrip(" \t,"), place) if line is not None else None
 
 
@@ -44,3 +46,5 @@ _LINE = (
     r"""(?:[ \t]{{0,9}},[ \t]{{0,9}}[=~<>!^]{{1,3}}[ \t]{{0,9}}v?\d[\w.*+]*)*)"""
 )
 """A requirement in one line: of pip, of pyproject.toml, of Poetry or of conda."""
+_COMMAND = r"""\b(?:pip3?|conda|mamba) install\b[^\n]{{0,200}}?[ "']{name}(?P<text>[=~<>]{{1,3}}\d[\w.*]*)"""
+"""A command that installs a version, as a README or a Dockerfile has it."""
