@@ -1061,3 +1061,37 @@ def test_pytorch_refuses_weights_of_classes_in_another_dtype() -> None:
         torch.nn.functional.cross_entropy(logits, target, weight=weight)
     with pytest.raises(RuntimeError, match="expected scalar type"):
         torch.nn.functional.nll_loss(logits, target, weight)
+
+
+ELEMENTS = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x, mask):
+        chosen = torch.nonzero(mask).squeeze(1)
+        memory = {made}
+        memory[{key}] = {value}
+        return memory
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "key", "value", "fixed"),
+    [
+        ("torch.zeros(len(x), 8)", "chosen", "self.layer(x[chosen])", "self.layer(x[chosen]).to(memory.dtype)"),
+        ("torch.zeros(len(x), 8)", "chosen, :", "-self.layer(x[chosen])", "(-self.layer(x[chosen])).to(memory.dtype)"),
+        ("x.new_zeros(len(x), 8)", "chosen", "self.layer(x[chosen]).to(x.dtype)", None),
+        ("{}", '(chosen, "outputs")', "self.layer(x[chosen])", None),
+    ],
+)
+def test_assigned_elements_are_converted(made: str, key: str, value: str, fixed: str | None) -> None:
+    code = ELEMENTS.format(made=made, key=key, value=value)
+    job = Job("program.py", "", code.encode(), RULES, asked=frozenset({"AMP502"}))
+    fixes = [one.fix for one in analyse(job, Modules()).findings if "elements" in one.message]
+    assert [fix.edits[0].content for fix in fixes if fix is not None] == ([fixed] if fixed else [])
+    assert len(fixes) == bool(fixed)

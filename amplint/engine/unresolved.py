@@ -53,7 +53,8 @@ def unresolved(paths: Sequence[str], imported: Callable[[str], Imported], parses
     """The first module or name that the files at `paths`, or those that they import, import from their project in vain.
 
     `imported` answers for one file, `parses` whether the syntax of one is that of a newer Python. A module counts that
-    cannot be parsed. None if there is nothing, or nothing in the first files.
+    cannot be parsed, but for the first one: that is linted, and may be a configuration or have magics. None if there is
+    nothing, or nothing in the first files.
     """
     todo, seen = [*paths], {*paths}
     while todo:
@@ -61,7 +62,7 @@ def unresolved(paths: Sequence[str], imported: Callable[[str], Imported], parses
         found = imported(path)
         if found.lacking is not None:
             return found.lacking
-        if found.is_broken and not parses(path):
+        if found.is_broken and path != paths[0] and not parses(path):
             return os.path.basename(path)
         new = [file for file in found.files if file not in seen][: _MOST_FILES - len(seen)]
         todo += new

@@ -173,6 +173,8 @@ class DtypeMismatchAfterAutocast(Rule):
             like = f"{rewrite.operand(event.half.node)}.dtype"
             edits = (rewrite.replace(one.node, f"{rewrite.operand(one.node)}.to({like})") for one in event.wide)
             return Fix("Convert to one dtype", tuple(edits), Applicability.UNSAFE)
+        if isinstance(event, Clash):
+            return _fix_of_elements(event, rewrite)
         if not isinstance(event, Operation):
             return None
         half = half_of(event)
@@ -183,6 +185,21 @@ class DtypeMismatchAfterAutocast(Rule):
         if half is None:
             return None
         return Fix("Convert to float32", (rewrite.add_float(half.node),), Applicability.UNSAFE)
+
+
+def _fix_of_elements(event: Clash, rewrite: Rewriter) -> Fix | None:
+    """The conversion of what is assigned to elements of a tensor of another dtype."""
+    assigned = event.node
+    if event.op != "index_put" or event.from_caller or event.converted is not None:
+        return None
+    if not isinstance(assigned, cst.Assign) or len(assigned.targets) > 1:
+        return None
+    target = assigned.targets[0].target
+    if not isinstance(target, cst.Subscript):
+        return None
+    like = f"{rewrite.operand(target.value)}.dtype"
+    edit = rewrite.replace(assigned.value, f"{rewrite.operand(assigned.value)}.to({like})")
+    return Fix("Convert to the dtype of the tensor", (edit,), Applicability.UNSAFE)
 
 
 def _half_weights(event: Operation) -> Operand | None:

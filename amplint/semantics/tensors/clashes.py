@@ -400,6 +400,8 @@ def selects(machine: Machine, state: State, element: cst.SubscriptElement) -> tu
     if not isinstance(element.slice, cst.Index):
         return None
     key = used_as_tensor(machine, machine.evaluate(state, element.slice.value))
+    if isinstance(key, Items) and any(isinstance(getattr(one, "value", None), str) for one in key.values):
+        return None  # the key of a dictionary
     if isinstance(key, (Items, Tensor)):
         return () if not isinstance(key, Tensor) or key.rank != 0 else None
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
