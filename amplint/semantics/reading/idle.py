@@ -10,7 +10,7 @@ from amplint.semantics.reading.scopes import LONG_RUN
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
-from amplint.source.tree import walk
+from amplint.source.tree import target_names, walk
 
 _KINDS = frozenset(
     {
@@ -45,20 +45,11 @@ def _variables(chunk: Chunk) -> frozenset[str]:
         if isinstance(node, _STATEMENTS) and type(node) not in _KINDS:
             return frozenset()
         if isinstance(node, cst.Assign):
-            bound.update(name for target in node.targets for name in _names(target.target))
+            bound.update(name for target in node.targets for name in target_names(target.target))
         elif isinstance(node, (cst.AnnAssign, cst.For)):
-            bound.update(_names(node.target))
+            bound.update(target_names(node.target))
         elif isinstance(node, cst.CompFor):
-            local.update(_names(node.target))
+            local.update(target_names(node.target))
         elif isinstance(node, cst.Name):
             read.add(node.value)
     return frozenset(bound) if read <= bound | local | _HARMLESS else frozenset()
-
-
-def _names(target: cst.CSTNode) -> set[str]:
-    """The variables that an assignment to `target` binds."""
-    if isinstance(target, cst.Name):
-        return {target.value}
-    if isinstance(target, (cst.Tuple, cst.List)):
-        return {name for element in target.elements for name in _names(element.value)}
-    return set()
