@@ -21,7 +21,7 @@ from amplint.torchlib.names import LIBRARIES
 from amplint.torchlib.stand_ins import STAND_INS
 
 if TYPE_CHECKING:
-    from amplint.engine.unresolved import Imported
+    from amplint.engine.unresolved import Bindings, Imported
     from amplint.source.configs.file import ConfigFile
     from amplint.source.source import Source
     from amplint.torchlib.versions import Wanted
@@ -129,6 +129,7 @@ class Modules:
         self._wanted: dict[tuple[str, str], Wanted | None] = {}
         self._unresolved: dict[str, str | None] = {}
         self._imported: dict[str, Imported] = {}
+        self._bindings: Bindings | None = None
         self._precisions: dict[str, frozenset[str]] = {}
         self._files: dict[str, tuple[str, ...] | None] = {}
 
@@ -249,13 +250,14 @@ class Modules:
             folder = os.path.dirname(folder)
 
     def _imported_by(self, importer: str) -> Imported:
-        from amplint.engine.unresolved import imported
+        from amplint.engine.unresolved import Bindings, imported
 
         if importer not in self._imported:
             folder, text = os.path.dirname(importer), self._text(importer)
             places = (*self._searched(folder), *self._added(folder))
+            self._bindings = self._bindings or Bindings(self._listing, self._text)
             self._imported[importer] = imported(
-                importer, text or "", places, self._listing, self._text, lambda: self._files_around(importer) or ()
+                importer, text or "", places, self._bindings, lambda: self._files_around(importer) or ()
             )
         return self._imported[importer]
 
@@ -475,6 +477,7 @@ class Modules:
         self._wanted.clear()
         self._unresolved.clear()
         self._imported.clear()
+        self._bindings = None
         self._precisions.clear()
         self._files.clear()
 

@@ -26,11 +26,14 @@ _GENERATED = regex(r"_|.*_(?:pb2|pb2_grpc|ext|cuda|cpp|cpu|gpu|backend|kernels?)
 """Names of modules that a build makes."""
 _MOST_FILES = 60
 """The number of files, one and those that it imports, that are looked at."""
-_OPEN = regex(
-    r"(?im)__getattr__|globals\(\)|sys\.modules|setattr\(|\bexec\(|^\w[^\n]{0,200}lazy_?(?:loader|module|import)"
-)
+_OPEN = regex(r"__getattr__|globals\(\)|sys\.modules|setattr\(|\bexec\(")
+_LAZY = regex(r"(?im)^\w[^\n]{0,200}lazy_?(?:loader|module|import)")
 """What binds names in a module that its text does not show."""
+_OPENING = frozenset({"__getattr__", "globals", "modules", "setattr", "exec"})
+"""The words of `_OPEN`."""
 _STAR = regex(r"(?:\bfrom[ \t]+([\w.]+)[ \t]+)?\bimport[ (]+\*")
+_ANY_STAR = regex(r"import[ (]+\*")
+_WORD = regex(r"\w+")
 _BESIDE = regex(r"\.\w+(?:\.\w+)*")
 """A relative module of the same package."""
 _FEWEST_APART = 2
@@ -70,7 +73,72 @@ def unresolved(paths: Sequence[str], imported: Callable[[str], Imported], parses
     return None
 
 
-def imported(path: str, text: str, folders: Sequence[str], listing: Listing, read: Text, files: Files) -> Imported:
+class Bindings:
+    """The words of modules, each read once: a name that none of them is, the module does not bind."""
+
+    def __init__(self, listing: Listing, read: Text) -> None:
+        self.listing, self.read = listing, read
+        self._stems: dict[str, frozenset[str]] = {}
+        self._words: dict[str, frozenset[str]] = {}
+        self._of: dict[str, Set[str] | None] = {}
+        self._stars: dict[str, Sequence[str] | None] = {}
+
+    def has(self, folder: str, name: str) -> bool:
+        """Whether a folder has a module or package of a name, compiled ones included."""
+        if folder not in self._stems:
+            self._stems[folder] = frozenset(entry.partition(".")[0] for entry in self.listing(folder))
+        return name in self._stems[folder]
+
+    def words(self, file: str) -> frozenset[str]:
+        """The words of the text of a file."""
+        if file not in self._words:
+            self._words[file] = frozenset(_WORD.findall(self.read(file) or ""))
+        return self._words[file]
+
+    def of(self, file: str) -> Set[str] | None:
+        """The words of a module, with those of modules of its package whose names it takes all.
+
+        None if something binds names unseen.
+        """
+        if file not in self._of:
+            self._of[file] = self._collected(file)
+        return self._of[file]
+
+    def _collected(self, file: str) -> Set[str] | None:
+        todo, seen = [file], {file}
+        while todo:
+            path = todo.pop()
+            stars = self._starred(path)
+            if stars is None:
+                return None
+            new = [one for one in stars if one not in seen]
+            todo += new
+            seen.update(new)
+        return self.words(file) if len(seen) == 1 else frozenset[str]().union(*map(self.words, seen))
+
+    def _starred(self, path: str) -> Sequence[str] | None:
+        """The modules of its package whose names the module at `path` takes all; None if it binds names unseen."""
+        if path not in self._stars:
+            text = self.read(path)
+            self._stars[path] = None if text is None or self._binds_unseen(path, text) else self._beside(path, text)
+        return self._stars[path]
+
+    def _binds_unseen(self, path: str, text: str) -> bool:
+        opens = not _OPENING.isdisjoint(self.words(path)) and _OPEN.search(text) is not None
+        return opens or ("lazy" in text.lower() and _LAZY.search(text) is not None)
+
+    def _beside(self, path: str, text: str) -> Sequence[str] | None:
+        stars = _STAR.findall(text) if _ANY_STAR.search(text) else ()
+        if not all(map(_BESIDE.fullmatch, stars)):
+            return None
+        return [self._file(os.path.join(os.path.dirname(path), *star[1:].split("."))) for star in stars]
+
+    def _file(self, module: str) -> str:
+        inner = os.path.join(module, "__init__.py")
+        return inner if "__init__.py" in self.listing(module) else f"{module}.py"
+
+
+def imported(path: str, text: str, folders: Sequence[str], bindings: Bindings, files: Files) -> Imported:
     """What the file at `path` imports from its own project, whose files are `files`.
 
     Only statements count that run whenever the file is imported. An absolute module belongs to the project if it is a
@@ -82,7 +150,7 @@ def imported(path: str, text: str, folders: Sequence[str], listing: Listing, rea
     if statements is None:
         return Imported(is_broken=True)
     wanted = [one for one in statements if one.level or _top(one) not in {"", *_OUTSIDE}]
-    found = {id(one): _Search(one, path, folders, listing, read) for one in wanted}
+    found = {id(one): _Search(one, path, folders, bindings) for one in wanted}
     satisfied = {_top(one) for one in wanted if one.names and found[id(one)].is_satisfied}
     known = [one for one in wanted if one.level or "sys.path" not in text]
     for one in wanted:
@@ -147,8 +215,8 @@ class _Search:
     without `__init__.py`, and before a module beside one that is no script.
     """
 
-    def __init__(self, one: ast.ImportFrom, path: str, folders: Sequence[str], listing: Listing, read: Text) -> None:
-        self._listing, self._read = listing, read
+    def __init__(self, one: ast.ImportFrom, path: str, folders: Sequence[str], bindings: Bindings) -> None:
+        self._bindings, listing = bindings, bindings.listing
         self._parts = parts = one.module.split(".") if one.module else []
         places = [_above(path, one.level)] if one.level else folders
         self.lacking = f"{'.' * one.level}{one.module or ''}"
@@ -159,40 +227,38 @@ class _Search:
         self.is_satisfied = any(_GENERATED.match(part) for part in parts)
         self._own = os.path.dirname(path)
         self._may_be_installed = not one.level and len(parts) == 1
-        self._is_searched = self._own == min(places, key=len, default="") or "__main__" in (read(path) or "")
+        self._is_searched = self._own == min(places, key=len, default="") or "__main__" in (bindings.read(path) or "")
         around = (os.path.dirname(path), *places, *(os.path.join(place, *parts[:-1]) for place in places))
         self.is_built = bool(parts) and any(self._builds(folder, parts[-1]) for folder in around)
         for place in places:
-            self.begins |= bool(parts) and self._has(place, parts[0])
+            self.begins |= bool(parts) and self._bindings.has(place, parts[0])
             self.is_satisfied |= self._satisfies(place, parts, [alias.name for alias in one.names])
-
-    def _has(self, folder: str, name: str) -> bool:
-        """Whether a folder has a module or package of a name, compiled ones included."""
-        return any(entry.partition(".")[0] == name for entry in self._listing(folder))
 
     def _builds(self, folder: str, name: str) -> bool:
         """Whether the setup script of a folder compiles a module of a name."""
         script = os.path.join(folder, "setup.py")
-        text = self._read(script) or "" if "setup.py" in self._listing(folder) else ""
+        text = self._bindings.read(script) or "" if "setup.py" in self._bindings.listing(folder) else ""
         built = rf"[\"'](?:[\w./-]*[./])?{name}(?:\.(?:pyx|c|cc|cpp|cu))?[\"']"
         return "ext_modules" in text and re.search(built, text) is not None
 
     def _satisfies(self, place: str, parts: Sequence[str], names: Sequence[str]) -> bool:
         folder = os.path.join(place, *parts[:-1])
-        if parts and not self._has(folder, parts[-1]):
+        if parts and not self._bindings.has(folder, parts[-1]):
             return False
         package = os.path.join(place, *parts)
-        file = f"{package}.py" if parts and f"{parts[-1]}.py" in self._listing(folder) else None
+        file = f"{package}.py" if parts and f"{parts[-1]}.py" in self._bindings.listing(folder) else None
         if file is None:
-            entries = self._listing(package)
+            entries = self._bindings.listing(package)
             if not entries:
                 return True
             file = os.path.join(package, "__init__.py") if "__init__.py" in entries else None
         self.files += [file] if file is not None else []
         self.files += self._modules(package, names, file)
-        missing = [one for one in names if one != "*" and not self._has(package, one) and not _GENERATED.match(one)]
-        text = self._binding(file) if file is not None and missing else ""
-        lacking = [one for one in missing if not re.search(rf"\b{one}\b", text)] if text is not None else []
+        missing = [
+            one for one in names if one != "*" and not self._bindings.has(package, one) and not _GENERATED.match(one)
+        ]
+        bound = self._bindings.of(file) if file is not None and missing else frozenset[str]()
+        lacking = [one for one in missing if one not in bound] if bound is not None else []
         is_first = file is not None and (place != self._own or self._is_searched)
         if self._may_be_installed and not is_first and lacking == names:
             return True
@@ -203,36 +269,15 @@ class _Search:
 
     def _modules(self, package: str, names: Sequence[str], file: str | None) -> Iterator[str]:
         """The modules of a package that are imported by their names, which the package itself does not mention."""
-        there = [one for one in names if f"{one}.py" in self._listing(package)]
-        text = self._read(file) or "" if there and file is not None else ""
-        return (os.path.join(package, f"{one}.py") for one in there if not re.search(rf"\b{one}\b", text))
+        there = [one for one in names if f"{one}.py" in self._bindings.listing(package)]
+        words = self._bindings.words(file) if there and file is not None else ()
+        return (os.path.join(package, f"{one}.py") for one in there if one not in words)
 
     def is_only(self, files: Files) -> bool:
         """Whether no more than one module of a package in the project can be the one that is asked for."""
         module = os.path.join("", *self._parts)
         ends = (f"{os.sep}{module}.py", os.path.join(f"{os.sep}{module}", "__init__.py"))
         return os.sep in module and sum(file.endswith(ends) for file in files()) == 1
-
-    def _binding(self, file: str) -> str | None:
-        """The text that shows what a module binds, with that of modules of its package whose names it takes all.
-
-        None if something binds names unseen.
-        """
-        todo, texts = [file], dict[str, str]()
-        while todo:
-            path = todo.pop()
-            text = self._read(path)
-            stars = _STAR.findall(text or "")
-            if text is None or _OPEN.search(text) or not all(map(_BESIDE.fullmatch, stars)):
-                return None
-            texts[path] = text
-            beside = (os.path.join(os.path.dirname(path), *star[1:].split(".")) for star in stars)
-            todo += (one for one in map(self._file, beside) if one not in texts)
-        return "\n".join(texts.values())
-
-    def _file(self, module: str) -> str:
-        inner = os.path.join(module, "__init__.py")
-        return inner if "__init__.py" in self._listing(module) else f"{module}.py"
 
 
 def _above(path: str, level: int) -> str:
