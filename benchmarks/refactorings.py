@@ -1022,10 +1022,11 @@ def import_modules(tree: ast.Module, names: dict[str, str]) -> Files:
     """Modules of the library by names of their own; `names` are these, by what is written for them."""
     _imports_torch(tree)
     added = set()
+    taken = _stored(tree) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     for node in ast.walk(tree):
         left = _dotted(node.value) if isinstance(node, ast.Attribute) else ""
         short = names.get(left)
-        if short and short not in _stored(tree):
+        if short and short not in taken:
             assert isinstance(node, ast.Attribute)
             added.add(_from(left, short))
             node.value = ast.Name(short, ast.Load())
