@@ -781,7 +781,7 @@ def settings(tree: ast.Module, style: str) -> Files:
         assert isinstance(keyword.value, ast.Constant)
         name = keyword.arg or ""
         text = _text(keyword.value)
-        if values.get(name, text) == text:
+        if values.get(name, text) == text and (style != "argparse" or not isinstance(keyword.value.value, bool)):
             values[name] = text
             keyword.value = _expression(access(name))
     if not values:
@@ -1065,7 +1065,7 @@ def _with_imports(tree: ast.Module, added: set[str]) -> Files:
 
 
 def guarded_imports(tree: ast.Module) -> Files:
-    """The scaler and the region imported from where a version of PyTorch has them."""
+    """The scaler and the region imported where the version of PyTorch has them, and None elsewhere."""
     used = {"torch.amp.GradScaler": "GradScaler", "torch.autocast": "autocast", "torch.amp.autocast": "autocast"}
     found = set()
     for node in [*ast.walk(tree)]:
@@ -1074,10 +1074,9 @@ def guarded_imports(tree: ast.Module) -> Files:
             found.add(last)
     if not found or found & _definitions(ast.walk(tree), walked=True) or found & _stored(tree):
         raise Unsuited
-    names = ", ".join(sorted(found))
-    _import(
-        tree, f"try:\n    from torch.amp import {names}\nexcept ImportError:\n    from torch.cuda.amp import {names}"
-    )
+    names = sorted(found)
+    absent = "".join(f"    {name} = None\n" for name in names)
+    _import(tree, f"try:\n    from torch.amp import {', '.join(names)}\nexcept ImportError:\n{absent}")
     return _written(tree)
 
 

@@ -29,6 +29,7 @@ from amplint.semantics.values.values import (
     Instance,
     Items,
     OneOf,
+    Partial,
     Ref,
     Tensor,
     Unknown,
@@ -41,6 +42,7 @@ ENTERED = "<entered>"
 MANAGER = "<context manager>"
 DEPTH = "<regions>"
 NO_KEYWORDS: Mapping[str, Value] = {}
+_CALLED = (Function, Class, Ref, Partial)
 _OUTER = frozenset({"global", "nonlocal"})
 _CACHES = frozenset({"lru_cache", "cache", "cached_property"})
 CALLS = Patience(runs=2, steps=100)
@@ -225,8 +227,8 @@ def _has_relevant_arguments(
 
 
 def _calls_function_argument(function: Function, given: Iterable[Value]) -> bool:
-    """Whether a function gets another one as an argument and calls a parameter."""
-    if function.node is not None or not any(isinstance(value, Function) for value in given):
+    """Whether a function gets another one, or a class, as an argument and calls a parameter."""
+    if function.node is not None or not any(isinstance(value, _CALLED) for value in given):
         return False
     node = node_of(function)
     assert isinstance(node, cst.FunctionDef)

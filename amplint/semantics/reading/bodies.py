@@ -51,6 +51,7 @@ def _is_placeholder(statement: cst.CSTNode) -> bool:
     return isinstance(statement, cst.Pass) or isinstance(written, (cst.SimpleString, cst.Ellipsis))
 
 
+@cached_per_file
 def calls_parameter(node: cst.FunctionDef) -> bool:
     """Whether a function calls one of its parameters."""
     params = node.params
