@@ -744,15 +744,16 @@ def _keywords(tree: ast.Module) -> list[ast.keyword]:
     for scope in _scopes(tree):
         for node in _inside(scope.body):
             if isinstance(node, ast.Call) and not _calls([node], "add_argument", "parse_args"):
-                found += [
-                    one
-                    for one in node.keywords
-                    if one.arg and isinstance(one.value, ast.Constant) and isinstance(one.value.value, (int, float))
-                ]
+                found += [one for one in node.keywords if one.arg and _is_number(one.value)]
     return found
 
 
-def _constants(tree: ast.Module) -> dict[str, ast.Constant]:
+def _is_number(node: ast.expr) -> bool:
+    """Whether this is a number; what is switched by a setting is meant to be switched, so that no switch is one."""
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
     """Global variables that are bound once, to a number."""
     every = [name for name, _ in _binders(tree.body)]
     globals_ = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
@@ -761,8 +762,7 @@ def _constants(tree: ast.Module) -> dict[str, ast.Constant]:
         for one in tree.body
         if isinstance(one, ast.Assign)
         and isinstance(one.targets[0], ast.Name)
-        and isinstance(one.value, ast.Constant)
-        and isinstance(one.value.value, (int, float))
+        and _is_number(one.value)
         and every.count(one.targets[0].id) == 1
         and one.targets[0].id not in RESULTS | globals_
     }
@@ -781,7 +781,7 @@ def settings(tree: ast.Module, style: str) -> Files:
         assert isinstance(keyword.value, ast.Constant)
         name = keyword.arg or ""
         text = _text(keyword.value)
-        if values.get(name, text) == text and (style != "argparse" or not isinstance(keyword.value.value, bool)):
+        if values.get(name, text) == text:
             values[name] = text
             keyword.value = _expression(access(name))
     if not values:
@@ -800,12 +800,11 @@ def _settings(style: str, holder: str, values: dict[str, str]) -> str:
     if style == "namespace":
         return f"{holder} = types.SimpleNamespace({', '.join(f'{name}={value}' for name, value in values.items())})"
     if style == "dataclass":
-        kinds = {name: "bool" if value in ("True", "False") else "float" for name, value in values.items()}
-        fields = "".join(f"    {name}: {kinds[name]} = {value}\n" for name, value in values.items())
+        fields = "".join(f"    {name}: float = {value}\n" for name, value in values.items())
         return f"@dataclasses.dataclass\nclass Settings_:\n{fields}\n{holder} = Settings_()"
     rows = ""
     for name, value in values.items():
-        kind = "bool" if value in ("True", "False") else "int" if value.lstrip("-").isdigit() else "float"
+        kind = "int" if value.isdigit() else "float"
         rows += f"    parser.add_argument('--{name}', default={value}, type={kind})\n"
     return (
         f"def parse_settings_():\n    parser = argparse.ArgumentParser()\n{rows}    return parser.parse_args([])\n"

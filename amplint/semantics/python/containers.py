@@ -190,8 +190,8 @@ def zip_rows(machine: Machine, name: str, values: Sequence[Value]) -> Items | No
 def unrolled_elements(machine: Machine, iterable: Value) -> tuple[Value, ...]:
     """The elements of `iterable` if a loop over them is unrolled.
 
-    They are few, and one has a value that a tracker unrolls, or they are instances of different classes, or functions of
-    which one is relevant.
+    They are few, and one has a value that a tracker unrolls, or they are instances of different classes, or functions
+    of which one is relevant.
     """
     if not isinstance(iterable, Items) or iterable.keys is not None or len(iterable.values) > MOST_UNROLLED:
         return ()

@@ -61,6 +61,12 @@ def calls_parameter(node: cst.FunctionDef) -> bool:
 
 
 @cached_per_file
+def calls_itself(node: cst.FunctionDef) -> bool:
+    """Whether a function mentions its own name."""
+    return any(isinstance(inner, cst.Name) and inner.value == node.name.value for inner in walk(node.body))
+
+
+@cached_per_file
 def outer_names(node: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
     """The names that a function declares as `global` or `nonlocal`."""
     if isinstance(node, cst.Lambda):

@@ -27,8 +27,8 @@ class Part:
 
     `decisive` are the words whose values can affect the outcome: arguments of unseen calls are not among them.
     `filled` are variables whose attributes `setattr` sets, by names that are computed. `renamed` are the names that
-    assignments, loops and keywords give to others or to what holds or wraps them, each with the other; `given` are names as arguments without keywords, each
-    with the callee's name and its position.
+    assignments, loops and keywords give to others or to what holds or wraps them, each with the other; `given` are
+    names as arguments without keywords, each with the callee's name and its position.
     `triggered` says that it is relevant whatever the triggers are: by an ambiguous method, `out` or a number.
     """
 
