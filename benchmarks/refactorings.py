@@ -372,7 +372,7 @@ def _interface(place: Place, statements: Block) -> tuple[list[str], list[str]]:
     straight = _straight(statements)
     needed = {
         name
-        for name in (_read(statements) | (assigned - straight)) & variables
+        for name in (_read(statements) | assigned) & variables
         if name in before and (name not in straight or _read_first(statements, name))
     }
     carried = {name for name in assigned if name in needed and _loop_of(place, statements) is not None}
