@@ -355,6 +355,8 @@ def _interface(place: Place, statements: Block) -> tuple[list[str], list[str]]:
     variables, assigned = _variables(place.scope), _bound(statements)
     if assigned & RESULTS:
         raise Unsuited
+    if _read(statements) & _enclosed(place):
+        raise Unsuited
     inside = {id(node) for one in statements for node in ast.walk(one)}
     outside = [
         node for node in ast.walk(place.scope) if id(node) not in inside and isinstance(node, (ast.Name, ast.arg))
@@ -383,6 +385,16 @@ def _interface(place: Place, statements: Block) -> tuple[list[str], list[str]]:
     if late:
         raise Unsuited
     return sorted(needed), sorted(returned)
+
+
+def _enclosed(place: Place) -> set[str]:
+    """The variables that a function has from the functions around it."""
+    around = [
+        one
+        for one in ast.walk(place.tree)
+        if isinstance(one, ast.FunctionDef) and one is not place.scope and place.scope in ast.walk(one)
+    ]
+    return {name for one in around for name in _variables(one)} - _variables(place.scope)
 
 
 def _straight(statements: Block) -> set[str]:
