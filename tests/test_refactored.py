@@ -28,6 +28,8 @@ PAIRS = {
     ),
     "a helper in another file": ("AMP207-backward-without-scale/bad_plain_backward.py", "step-other-file"),
     "a region in another file": ("AMP107-autocast-arguments/bad_flag_in_place_of_dtype.py", "package"),
+    "the step of a search": ("AMP208-float16-without-scaler/good_batch_size_search.py", "only-step-helper"),
+    "the passes of a search": ("AMP208-float16-without-scaler/good_batch_size_search.py", "step-helper"),
     "layers that a forwarding function makes": (
         "AMP108-forward-outside-autocast/good_features_before.py",
         "forwarded-arguments",

@@ -239,10 +239,11 @@ class Dispatcher:
         return Premise.TESTED if Premise.TESTED in self._purposes and chosen else None
 
     def _purposes_of_function(self, report: Report) -> tuple[Premise, ...]:
-        """The premises that concern the innermost function in which a finding happens."""
-        function = report.event.calls[-1] if report.event.calls else None
-        source = self._program.source_of(function) if function is not None else None
-        return purposes_of_function(source.code(function)) if source is not None and function is not None else ()
+        """The premises that concern the innermost function in which a finding happens, and its caller."""
+        around = [(one, self._program.source_of(one)) for one in reversed(report.event.calls[-2:])]
+        return (
+            purposes_of_function(*(source.code(one) for one, source in around if source is not None)) if around else ()
+        )
 
     def _notes(self, report: Report) -> tuple[Note, ...]:
         """The notes of a report, without duplicates and without those that point at the finding itself."""
