@@ -93,6 +93,10 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
                 stopped = interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds)
             cut = [] if stopped is None else [_cut_short(source, stopped)]
             found = dispatcher.findings()
+            if not cut and dispatcher.away:
+                from amplint.engine.away import with_calls
+
+                found = with_calls(program, found, dispatcher.away, rules, job, lookups)
             if not cut and program.offered:
                 from amplint.engine.dtype_choices import add_choice_findings
 

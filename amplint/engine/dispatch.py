@@ -70,6 +70,7 @@ class Dispatcher:
         self._uncalled = Uncalled(program, self._unreached)
         self._switches = Switches(program)
         self._crashes: dict[str, Finding] = {}
+        self.away: list[Finding] = []
         for kind in rules:
             try:
                 rule = kind()
@@ -131,18 +132,25 @@ class Dispatcher:
         self._guesses[key] = tuple(one for one in rests if known is None or one in known)
 
     def findings(self) -> list[Finding]:
-        """The findings in the order of the text, including diagnostics about failed rules."""
+        """The findings in the order of the text, including diagnostics about failed rules.
+
+        Those that lie entirely in other files are `away`, at the calls of this file that lead there.
+        """
         kept: dict[Any, Finding] = {}
+        self.away = []
         for key, (place, report) in self._reports.items():
             rule = report.rule
             if rule.code in self._crashes or not self._counts(place, report):
                 continue
             try:
                 finding = self._finding(report, self._guesses[key])
+                away = finding is not None and self._is_away(report, finding)
             except _FAILURES as failure:
                 self._crashes[rule.code] = self._crash(rule, failure, report.event.node)
                 continue
-            if finding is not None:
+            if finding is not None and away:
+                self.away.append(finding)
+            elif finding is not None:
                 kept.setdefault((finding.code, finding.span, finding.elsewhere if self._whole else None), finding)
         found = sorted([*kept.values(), *self._crashes.values()], key=lambda finding: (finding.span, finding.code))
         once = {report.rule.code for _, report in self._reports.values() if report.rule.once}
@@ -159,18 +167,15 @@ class Dispatcher:
         return not any(other.event.node is report.event.node or other.at is report.at for other in others)
 
     def _finding(self, report: Report, guesses: tuple[Guessed, ...]) -> Finding | None:
-        """The finding for a report; None if it lies entirely in another file, unless the whole program counts.
+        """The finding for a report.
 
-        None, too, for a rule that reports only what it can repair and cannot repair here, and where a test expects an
+        None for a rule that reports only what it can repair and cannot repair here, and where a test expects an
         exception.
         """
         rule = report.rule
         here = self._source.owns(report.at)
         elsewhere = None if here else self._note(report.at, report.message)
         notes = self._notes(report)
-        files = {note.filename for note in notes}
-        if not (here or self._whole) and files <= {elsewhere.filename if elsewhere is not None else None}:
-            return None
         at = report.at if here else report.event.entered_from
         if at is None and self._source.owns(report.event.node):
             at = report.event.node
@@ -205,6 +210,13 @@ class Dispatcher:
             guesses=tuple(dict.fromkeys(replace(guessed, about="") for guessed in guesses)),
         )
 
+    def _is_away(self, report: Report, finding: Finding) -> bool:
+        """Whether a report lies entirely in another file, unless the whole program counts."""
+        if self._whole or self._source.owns(report.at):
+            return False
+        place = self._note(report.at, "")
+        return {note.filename for note in finding.notes} <= {place.filename if place is not None else None}
+
     def _severity_and_premises(self, report: Report) -> tuple[Severity | None, tuple[Premise, ...]]:
         """The severity of a finding, None if it is dropped, and the premises that it rests on."""
         severity = Severity.INFO if report.event.assumed else report.severity
@@ -227,10 +239,11 @@ class Dispatcher:
         return Premise.TESTED if Premise.TESTED in self._purposes and chosen else None
 
     def _purposes_of_function(self, report: Report) -> tuple[Premise, ...]:
-        """The premises that concern the innermost function in which a finding happens."""
-        function = report.event.calls[-1] if report.event.calls else None
-        source = self._program.source_of(function) if function is not None else None
-        return purposes_of_function(source.code(function)) if source is not None and function is not None else ()
+        """The premises that concern the innermost function in which a finding happens, and its caller."""
+        around = [(one, self._program.source_of(one)) for one in reversed(report.event.calls[-2:])]
+        return (
+            purposes_of_function(*(source.code(one) for one, source in around if source is not None)) if around else ()
+        )
 
     def _notes(self, report: Report) -> tuple[Note, ...]:
         """The notes of a report, without duplicates and without those that point at the finding itself."""

@@ -46,19 +46,30 @@ _NAMED = regex(r"(?i)^(?:\w*_)?bench(?:mark\w*)?(?:_\w+)?\.py$")
 """File names of benchmarks."""
 
 
-def purposes_of_function(text: str) -> tuple[Premise, ...]:
-    """The premises of every finding in a function with this text, which may only measure a backward pass."""
+def purposes_of_function(text: str, caller: str = "") -> tuple[Premise, ...]:
+    """The premises of every finding in a function with this text, which may only measure a backward pass.
+
+    It may be a part of a search of its `caller` for the largest batch.
+    """
+    both = text + caller
+    if caller and "backward(" in both and _searches(caller) and not _LEARNS_OR_KEEPS.search(both):
+        return (Premise.MEASURED,)
     if "backward(" not in text:
         return ()
     if _only_tries(text) and not _STEPS.search(text):
         return (Premise.MEASURED,)
     if _LEARNS_OR_KEEPS.search(text):
         return ()
-    if "while" in text and _MAKES_UP.search(text) and _CATCHES.search(text):
+    if _searches(text):
         return (Premise.MEASURED,)
     if _USES_GRADIENTS.search(text):
         return ()
     return (Premise.MEASURED,) if _MEASURES.search(text) or _READS_CLOCK.search(text) else ()
+
+
+def _searches(text: str) -> bool:
+    """Whether a function makes up larger and larger batches until memory ends."""
+    return "while" in text and bool(_MAKES_UP.search(text) and _CATCHES.search(text))
 
 
 def _only_tries(text: str) -> bool:

@@ -81,6 +81,7 @@ class Switches:
         if not calls or named.decorators:
             return None
         given = [(home, _given(call, position - method, param)) for home, call in calls]
+        given = [(source if value is param.default else home, value) for home, value in given]
         found = [self._off(home, value, depth) if value is not None else None for home, value in given]
         premises = [premise for premise in found if premise is not None]
         return min(premises, key=lambda one: one.weight) if len(premises) == len(found) else None

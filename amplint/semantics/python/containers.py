@@ -6,12 +6,25 @@ import functools
 from collections.abc import Sequence
 from functools import partial
 
+from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, Const, Instance, Items, Module, Tensor, Unknown, Value, settings
+from amplint.semantics.values.values import (
+    NONE,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Method,
+    Module,
+    Tensor,
+    Unknown,
+    Value,
+    settings,
+)
 
 MOST_UNROLLED = 4
 """Maximum length of a list over which a loop is unrolled."""
@@ -177,14 +190,22 @@ def zip_rows(machine: Machine, name: str, values: Sequence[Value]) -> Items | No
 def unrolled_elements(machine: Machine, iterable: Value) -> tuple[Value, ...]:
     """The elements of `iterable` if a loop over them is unrolled.
 
-    They are few, and one has a value that a tracker unrolls, or they are instances of different classes.
+    They are few, and one has a value that a tracker unrolls, or they are instances of different classes, or functions
+    of which one is relevant.
     """
     if not isinstance(iterable, Items) or iterable.keys is not None or len(iterable.values) > MOST_UNROLLED:
         return ()
     classes = {value.cls for value in iterable.values if isinstance(value, Instance)}
     if len(classes) > 1 and all(isinstance(value, Instance) for value in iterable.values):
         return iterable.values
+    functions = [value.function if isinstance(value, Method) else value for value in iterable.values]
+    if all(isinstance(one, Function) for one in functions) and any(_is_relevant(machine, one) for one in functions):
+        return iterable.values
     rows = [value.values if isinstance(value, Items) else (value,) for value in iterable.values]
     unrolls = machine.hooks.unrolls
     known = any(is_one(value) for row in rows for value in row for is_one in unrolls)
     return iterable.values if known else ()
+
+
+def _is_relevant(machine: Machine, function: Value | None) -> bool:
+    return isinstance(function, Function) and machine.slice.is_relevant_function(node_of(function))

@@ -29,6 +29,7 @@ from amplint.semantics.values.values import (
     Instance,
     Items,
     OneOf,
+    Partial,
     Ref,
     Tensor,
     Unknown,
@@ -41,8 +42,11 @@ ENTERED = "<entered>"
 MANAGER = "<context manager>"
 DEPTH = "<regions>"
 NO_KEYWORDS: Mapping[str, Value] = {}
+_CALLED = (Function, Class, Ref, Partial)
 _OUTER = frozenset({"global", "nonlocal"})
 _CACHES = frozenset({"lru_cache", "cache", "cached_property"})
+MOST_NESTED = 3
+"""How often a function that does not call itself is followed within itself."""
 CALLS = Patience(runs=2, steps=100)
 """When a call from one place, in the same regions and with the same flags, is not followed any more."""
 CHANGING_CALLS = Patience(runs=3, steps=500)
@@ -81,7 +85,7 @@ def call_function(
     if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):
         return _unfollowed_result(machine, state, function, node)
     body = node_of(function)
-    if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
+    if len(machine.calls) >= CALL_DEPTH or (body in machine.calls and not _nests(machine, function, body)):
         return _unfollowed_result(machine, state, function, node)
     around = _apply_decorators(machine, state, function, body)
     if around is not None:
@@ -225,12 +229,18 @@ def _has_relevant_arguments(
 
 
 def _calls_function_argument(function: Function, given: Iterable[Value]) -> bool:
-    """Whether a function gets another one as an argument and calls a parameter."""
-    if function.node is not None or not any(isinstance(value, Function) for value in given):
+    """Whether a function gets another one, or a class, as an argument and calls a parameter."""
+    if function.node is not None or not any(isinstance(value, _CALLED) for value in given):
         return False
     node = node_of(function)
     assert isinstance(node, cst.FunctionDef)
     return bodies.calls_parameter(node)
+
+
+def _nests(machine: Machine, function: Function, body: cst.CSTNode) -> bool:
+    """Whether a function that runs already may be followed again: it does not call itself, but by what it makes."""
+    plain = isinstance(body, cst.FunctionDef) and function.owner is None
+    return plain and machine.calls.count(body) < MOST_NESTED and not bodies.calls_itself(body)  # type: ignore[arg-type]
 
 
 def _assumed(state: State, value: Value) -> object:

@@ -51,12 +51,19 @@ def _is_placeholder(statement: cst.CSTNode) -> bool:
     return isinstance(statement, cst.Pass) or isinstance(written, (cst.SimpleString, cst.Ellipsis))
 
 
+@cached_per_file
 def calls_parameter(node: cst.FunctionDef) -> bool:
     """Whether a function calls one of its parameters."""
     params = node.params
     names = {param.name.value for param in (*params.posonly_params, *params.params, *params.kwonly_params)}
     called = (inner.func for inner in walk(node.body) if isinstance(inner, cst.Call))
     return any(isinstance(callee, cst.Name) and callee.value in names for callee in called)
+
+
+@cached_per_file
+def calls_itself(node: cst.FunctionDef) -> bool:
+    """Whether a function mentions its own name."""
+    return any(isinstance(inner, cst.Name) and inner.value == node.name.value for inner in walk(node.body))
 
 
 @cached_per_file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 
 from amplint.records import dataclass
@@ -15,6 +16,8 @@ from amplint.source.tree import children, walk
 AMBIGUOUS_METHODS = frozenset({"update", "step", "scale", "full", "half", "grad"})
 """Trigger words that occur in other APIs too: a statement is relevant only if it uses them as a method or attribute."""
 EXITS = (cst.Return, cst.Break, cst.Continue)
+_NAMED = (cst.Name, cst.Attribute)
+_VIEWS = frozenset({"items", "values"})
 _TELLING = frozenset({cst.Attribute, cst.Call, cst.Float, cst.NamedExpr})
 
 
@@ -24,8 +27,8 @@ class Part:
 
     `decisive` are the words whose values can affect the outcome: arguments of unseen calls are not among them.
     `filled` are variables whose attributes `setattr` sets, by names that are computed. `renamed` are the names that
-    assignments and keywords give to others, each with the other; `given` are names as arguments without keywords, each
-    with the callee's name and its position.
+    assignments, loops and keywords give to others or to what holds or wraps them, each with the other; `given` are
+    names as arguments without keywords, each with the callee's name and its position.
     `triggered` says that it is relevant whatever the triggers are: by an ambiguous method, `out` or a number.
     """
 
@@ -92,6 +95,8 @@ class Parts:
         if isinstance(statement, (cst.For, cst.With)):
             for target in [statement.target] if isinstance(statement, cst.For) else _as_names(statement):
                 header.bound |= {node.value for node in walk(target) if isinstance(node, cst.Name)}
+        if isinstance(statement, cst.For):
+            _rename(header, _carried(statement.iter))
         if isinstance(statement, cst.With):
             header.decisive |= _makers(statement)
         whole.add(header)
@@ -169,12 +174,37 @@ def _small(node: cst.BaseSmallStatement) -> Part:
         part.bound |= part.words
     for target in targets:
         _bind(target, part)
-    value = node.value if isinstance(node, cst.Assign) else None
-    for side in (value.body, value.orelse) if isinstance(value, cst.IfExp) else (value,):
-        name = side.attr if isinstance(side, cst.Attribute) else side
-        if type(name) is cst.Name:
-            part.renamed.update((bound, name.value) for bound in part.bound if bound != name.value)
+    if isinstance(node, cst.Assign):
+        _rename(part, _carried(node.value))
     return part
+
+
+def _rename(part: Part, names: Iterable[str]) -> None:
+    for name in names:
+        part.renamed.update((bound, name) for bound in part.bound if bound != name)
+
+
+def _carried(value: cst.CSTNode) -> Iterator[str]:
+    """The names of which a value may be one, hold one, or wrap one, so that calling it calls what has the name."""
+    if type(value) is cst.Name:
+        yield value.value
+    elif type(value) is cst.Attribute:
+        yield value.attr.value
+    elif type(value) is cst.IfExp:
+        yield from _carried(value.body)
+        yield from _carried(value.orelse)
+    elif type(value) is cst.Subscript:
+        yield from _carried(value.value)
+    elif isinstance(value, (cst.List, cst.Tuple, cst.Dict)):
+        for element in value.elements:
+            if isinstance(element, (cst.Element, cst.DictElement)) and type(element.value) in _NAMED:
+                yield from _carried(element.value)
+    elif type(value) is cst.Call:
+        if type(value.func) is cst.Attribute and value.func.attr.value in _VIEWS and not value.args:
+            yield from _carried(value.func.value)
+        for argument in value.args[:1]:
+            if type(argument.value) in _NAMED:
+                yield from _carried(argument.value)
 
 
 def _bind(target: cst.CSTNode, part: Part) -> None:

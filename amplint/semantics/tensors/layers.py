@@ -12,6 +12,7 @@ from amplint.semantics.python.containers import each, record_element
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.tensors import (
@@ -33,9 +34,22 @@ from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
-from amplint.semantics.values.values import FALSE, Instance, Items, Module, Number, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import (
+    FALSE,
+    Function,
+    Instance,
+    Items,
+    Module,
+    Number,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
+from amplint.source.tree import every
 from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED, MODULE_OPS
@@ -267,6 +281,14 @@ _STATES = frozenset({"zeros", "ones", "randn"})
 """Calls that create initial states of recurrent layers."""
 
 
+@cached_per_chunk
+def _returns_layer(chunk: Chunk) -> bool:
+    """Whether a function returns the result of calling a class of a module `nn`."""
+    called = (one.value.func for one in every(chunk.module, cst.Return) if isinstance(one.value, cst.Call))
+    names = ((dotted(callee) or "").rsplit(".", 2)[-2:] for callee in called)
+    return any(len(name) > 1 and name[0] == "nn" and name[1][:1].isupper() for name in names)
+
+
 class Layers(Tracker):
     """Tracks layers of `torch.nn`."""
 
@@ -281,6 +303,10 @@ class Layers(Tracker):
         chooses = frozenset({"where"} if any(map(CHOOSES_NUMBERS.search, texts)) else ())
         recurs = _STATES if any(map(_RECURS.search, texts)) else frozenset[str]()
         return Words(calls=_RAISE_BESIDE.union(chooses, recurs))
+
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """Whether a function returns a layer that it makes."""
+        return "nn" in function.chunk.words and _returns_layer(function.chunk)
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this is a class of `torch.nn`."""
