@@ -37,6 +37,7 @@ _OF_DEVICES = "autocast-has-no-effect"
 _OF_EVALUATION = "evaluation-dtype-differs"
 """The rule about evaluation outside of regions, which in other files stays as it was."""
 _OF_LOSSES = "loss-in-half"
+_OF_CHECKPOINTS, _OF_WINDOWS = "scaler-not-checkpointed", "scaled-loss-read"
 _Key = tuple[str, Severity, str, str]
 """The kind of a finding, whose reason names its premises, and the text of its line."""
 
@@ -64,7 +65,7 @@ class Completion:
         What a loss is given is cast at each of its calls or at none.
         Where models return `half`, calls of other files that raise for it are among them.
         """
-        done: list[Remark] = []
+        given, done = text, list[Remark]()
         for _ in range(ROUNDS if names else 0):
             new = [one for one in self._new(text) if one.name in names]
             raising = self._raising(text, half) if half else []
@@ -78,6 +79,8 @@ class Completion:
             done += [
                 Remark(row_before(self._before, text, fix.edits[0].span.start.row), fix.message) for fix in applied
             ]
+        if _OF_CHECKPOINTS in names and any(_is_only_saved(one) for one in self._new(text)):
+            return self.repaired(given, [one for one in names if one != _OF_CHECKPOINTS], half)
         return text, done
 
     def _raising(self, text: str, half: str) -> list[Finding]:
@@ -123,8 +126,15 @@ class Completion:
         return found
 
 
+def _is_only_saved(finding: Finding) -> bool:
+    """Whether a finding is about a scaler whose state is saved and not restored where that of the optimizer is."""
+    return finding.name == _OF_CHECKPOINTS and "saved but never restored" in finding.message
+
+
 def is_harmless(finding: Finding, source: Source) -> bool:
     """Whether a new finding in the file `source`, or behind its imports, is about nothing that goes wrong."""
+    if finding.name == _OF_WINDOWS and "number of micro-batches" in finding.message:
+        return True  # it was so before
     if finding.severity > Severity.INFO or finding.name in _HARMLESS:
         return finding.name in _HARMLESS
     if finding.name == _OF_LOSSES and finding.elsewhere is None:

@@ -282,7 +282,8 @@ def of_kernel(source: Source, node: cst.CSTNode, device: str | None) -> Fix | No
     for method in every(node, cst.FunctionDef):
         kind = {"forward": "custom_fwd", "backward": "custom_bwd"}.get(method.name.value)
         if kind is not None:
-            static = [dotted(one.decorator) for one in method.decorators] == ["staticmethod"]
+            names = [(dotted(one.decorator) or "").rpartition(".")[2] for one in method.decorators]
+            static = names in (["staticmethod"], ["staticmethod", "once_differentiable"])
             wide = ", cast_inputs=torch.float32" if kind == "custom_fwd" else ""
             text = f"torch.amp.{kind}(device_type={device}{wide})"
             edits.append(decorate(method, text, rewrite) if static and device is not None else None)

@@ -218,15 +218,28 @@ class _Judge:
         )
         roots: list[cst.CSTNode] = [one.module for one in chunks] if whole else []
         roots += [home] if home is not None and not whole else []
-        statements = [one for root in roots for kind in (cst.Assign, cst.For) for one in every(root, kind)]
+        statements: list[cst.CSTNode] = [one for root in roots for one in every(root, cst.Assign, cst.For)]
         if not whole:  # what is bound behind it is another value
             statements = [one for one in statements if self._source.span(one).start.row < row]
+            statements = statements[self._last_certain(statements, node, path) :]
         known = [kind for one in statements for kind in self._of_first_binding(one, path)]
         known += [self.judge(one) for one in held(self._source, path)] if path.startswith("self.") else []
         if known and (None not in known or Kind.OTHER in known):
             return _joined(known)
         given = {one.name.value for one in positional(home)} if home is not None else set[str]()
         return self._of_uses(roots, path) if not known or path in given else None
+
+    def _last_certain(self, statements: list[cst.CSTNode], node: cst.CSTNode, path: str) -> int:
+        """The place of the last of `statements` that binds `path` wherever `node` runs, 0 without any."""
+        around = {*self._source.ancestors(node)}
+        certain = 0
+        for place, one in enumerate(statements):
+            if isinstance(one, cst.Assign) and path in {dotted(each.target) for each in one.targets}:
+                block = next(
+                    (above for above in self._source.ancestors(one) if isinstance(above, cst.IndentedBlock)), None
+                )
+                certain = place if block in around else certain
+        return certain
 
     def _of_first_binding(self, statement: cst.CSTNode, path: str) -> list[Kind | None]:
         """What a statement binds `path` to, unless it makes that of `path` itself: a view is what it was."""

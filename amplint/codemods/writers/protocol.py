@@ -61,7 +61,8 @@ class Protocol:
         for steps in groups.values():
             current: list[cst.Call] = []
             for step in steps:
-                if any(self._optimizer(step) == self._optimizer(other) for other in current):
+                same = [other for other in current if self._optimizer(step) == self._optimizer(other)]
+                if any(not self._script.exclude(step, other) for other in same):
                     yield current
                     current = []
                 current.append(step)
