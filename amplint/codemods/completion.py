@@ -34,8 +34,6 @@ _HARMLESS = ("hard-coded-float32-buffer", "checkpoint-inputs-without-grad")
 """Rules whose findings are about values that stay float32, or about what goes wrong in float32 as well."""
 _OF_DEVICES = "autocast-has-no-effect"
 """The rule about the device of regions, which the conversion is told."""
-_OF_EVALUATION = "evaluation-dtype-differs"
-"""The rule about evaluation outside of regions, which in other files stays as it was."""
 _OF_LOSSES = "loss-in-half"
 _OF_CHECKPOINTS, _OF_WINDOWS = "scaler-not-checkpointed", "scaled-loss-read"
 _Key = tuple[str, Severity, str, str]
@@ -141,7 +139,7 @@ def is_harmless(finding: Finding, source: Source) -> bool:
         call = _call_at(finding, source)
         given = call is not None and _is_given(call, source) and gives_plain_losses(source)
         return given or (call is not None and _is_read(call, source))
-    return finding.name == _OF_DEVICES or (finding.name == _OF_EVALUATION and finding.elsewhere is not None)
+    return finding.name == _OF_DEVICES
 
 
 def _call_at(finding: Finding, source: Source) -> cst.Call | None:

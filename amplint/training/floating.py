@@ -7,7 +7,7 @@ from enum import Enum
 
 from amplint.semantics.reading.scopes import MODEL, dotted, kinds_in
 from amplint.source import syntax as cst
-from amplint.source.source import Source
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, fact_values, in_place, operations_with
 from amplint.torchlib.methods import CASTS
@@ -16,6 +16,7 @@ from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER, MODULE_OPS
 from amplint.torchlib.promotion import FLOATING
 from amplint.training.bindings import called_name, constructor, positional
 from amplint.training.operands import is_off, operands
+from amplint.training.surroundings import whole_program
 
 
 class Kind(Enum):
@@ -93,8 +94,9 @@ class _Judge:
     Without `lifts`, nothing is float32 because autocast, or another operand, makes it so.
     """
 
-    def __init__(self, source: Source, *, lifts: bool = True) -> None:
+    def __init__(self, source: Source, *, lifts: bool = True, asked: set[Chunk] | None = None) -> None:
         self._source = source
+        self._asked = asked if asked is not None else set[Chunk]()
         self._lifts = lifts
         self._seen = set[tuple[cst.CSTNode | None, str]]()
         self._met_again = False
@@ -102,6 +104,7 @@ class _Judge:
     def forget(self) -> None:
         """Judge every variable anew."""
         self._seen.clear()
+        self._asked.clear()
 
     def judge(self, node: cst.CSTNode) -> Kind | None:
         if isinstance(node, cst.Call):
@@ -157,7 +160,17 @@ class _Judge:
             return Kind.FLOAT32
         if (name in OPERATIONS or name in _KEEPING) and first is not None and not path.startswith(f"self.{name}"):
             return self._of_operation(name, first) if self._lifts else self._of_plain_operation(name, call, first)
-        return Kind.FLOATING if self._runs_layer(call, path) else None
+        return Kind.FLOATING if self._runs_layer(call, path) else self._of_project(path)
+
+    def _of_project(self, path: str) -> Kind | None:
+        """Of a function of the project whose results are all of one kind that autocast does not change."""
+        found = whole_program(self._source).resolve(self._source, path) if path and self._source.path else None
+        if not isinstance(found, Chunk) or found.is_class or found in self._asked:
+            return None
+        self._asked.add(found)
+        judge = _Judge(found.source, lifts=False, asked=self._asked)
+        kinds = {judge.judge(one.value) if one.value is not None else None for one in every(found.module, cst.Return)}
+        return kinds.pop() if len(kinds) == 1 and kinds <= {Kind.OTHER, Kind.FLOAT32} else None
 
     def _of_operation(self, name: str, first: cst.CSTNode) -> Kind | None:
         if name in LOWER:

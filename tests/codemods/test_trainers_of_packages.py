@@ -516,3 +516,121 @@ def test_arrays_of_what_a_loader_gives_are_not_named(tmp_path: Path, value: str)
     conversion = _converted(tmp_path, text, "bfloat16", losses=LABELLED.format(value=value))
     assert "AMP501" not in _remarks(conversion)
     assert conversion.others == ()
+
+
+GUARDED = """import torch
+from torch import nn
+
+
+def step(net, optimizer, x):
+    loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    for name, weight in net.named_parameters():
+        if torch.any(torch.isnan(weight.grad)):
+            print("skipped")
+            return 0
+    optimizer.step()
+    return loss.item()
+
+
+def train(loader):
+    net = nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in loader:
+        step(net, optimizer, x)
+
+
+train([torch.ones(2, 4).cuda()])
+"""
+
+
+def test_a_round_that_leaves_behind_unscaled_gradients_updates_the_scaler(tmp_path: Path) -> None:
+    text = _converted(tmp_path, GUARDED).text
+    assert '            print("skipped")\n            scaler.update()\n            return 0\n' in text
+    assert "    scaler.step(optimizer)\n    scaler.update()\n    return loss.item()\n" in text
+
+
+def test_what_replicas_return_is_a_list_that_is_not_cast(tmp_path: Path) -> None:
+    imports = "from torch.nn.parallel.scatter_gather import gather\nfrom plots import show"
+    text = _loop(imports=imports, behind="whole = gather(out, 0) if many else out.mean()\n    show(out)")
+    assert "out = net(x)\n" in _converted(tmp_path, text, "bfloat16").text
+
+
+MATCHING = """import torch
+
+
+def match(scores, truth):
+    distances = torch.abs(scores[:, None] - truth[None])
+    return torch.argmin(distances.sum(2), dim=0)
+"""
+EVALUATED = """import numpy as np
+import torch
+from torch import nn
+from matching import match
+
+
+def evaluate(net, loader, colors):
+    with torch.no_grad():
+        for x, y in loader:
+            out = net(x)
+            chosen = match(out, y)
+            print(colors[chosen.cpu().numpy()])
+
+
+def train(loader):
+    net = nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    evaluate(net, loader, np.eye(4))
+
+
+train([])
+"""
+
+
+def test_indices_that_another_file_returns_stay_whole_numbers(tmp_path: Path) -> None:
+    text = _converted(tmp_path, EVALUATED, "bfloat16", matching=MATCHING).text
+    assert "print(colors[chosen.cpu().numpy()])" in text
+
+
+CRITERION = """import numpy as np
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    model.train()
+    for x, y in loader:
+        loss, out = criterion(model, x, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(np.argmax(out.data.cpu().numpy(), axis=1))
+"""
+
+
+def test_what_a_criterion_returns_of_its_model_is_cast_for_numpy(tmp_path: Path) -> None:
+    text = _converted(tmp_path, CRITERION, "bfloat16").text
+    assert "out.data.cpu().float().numpy()" in text
+
+
+ELSEWHERE = """import torch
+
+
+def evaluate(net, loader):
+    net.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            out = net(x)
+            print((out - y).abs().mean().item())
+"""
+
+
+def test_evaluation_in_another_file_that_stays_float32_is_named(tmp_path: Path) -> None:
+    text = _loop(imports="from checks import evaluate").replace("\n    pass\n", "\n    net.train()\n", 1)
+    conversion = _converted(tmp_path, text + "evaluate(net, [])\n", checks=ELSEWHERE)
+    assert "checks.py:8: net is evaluated without autocast and trained under it" in _remarks(conversion)
