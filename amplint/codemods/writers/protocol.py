@@ -138,7 +138,7 @@ class Protocol:
         function, rows = self._script.function_of(step), range(self._script.row(below), self._script.row(step))
         for one in self._script.of_kind(cst.Return):
             if self._script.function_of(one) is function and self._script.row(one) in rows:
-                update = self._script.rewrite.insert_before(one, f"{self._scaler_at(step)}.update()")
+                update = protocol.update(one, self._scaler_at(step), self._script.rewrite, above=True)
                 self._put(update, one, "update the scaler")
 
     def _unscaled_above(self, uses: Sequence[cst.CSTNode], unit: cst.CSTNode, outer: cst.CSTNode) -> cst.CSTNode:
