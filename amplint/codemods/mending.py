@@ -261,7 +261,11 @@ def of_product(source: Source, span: Span, device: str | None) -> Fix | None:
 
 def of_write(source: Source, write: Write, device: str | None) -> Fix | None:
     """The fix that writes into a tensor in its dtype, products in a region that is off; float32 stays as it was."""
-    rewrite, into = Rewriter(source), source.code(write.into)
+    like = write.into if called_name(write.into).endswith("_like") else None
+    rewrite, into = (
+        Rewriter(source),
+        source.code(next(iter(operands(source, like)), write.into) if like else write.into),
+    )
     edits = [rewrite.replace(one, f"{rewrite.operand(one)}.to({into}.dtype)") for one in write.cast]
     statement = rewrite.statement_of(write.node) if called_name(write.node).rstrip("_") in PRODUCTS else None
     off = wrapped_in_float32(source, [statement], (), device) if statement is not None and device and edits else None
@@ -282,7 +286,8 @@ def of_kernel(source: Source, node: cst.CSTNode, device: str | None) -> Fix | No
     for method in every(node, cst.FunctionDef):
         kind = {"forward": "custom_fwd", "backward": "custom_bwd"}.get(method.name.value)
         if kind is not None:
-            static = [dotted(one.decorator) for one in method.decorators] == ["staticmethod"]
+            names = [(dotted(one.decorator) or "").rpartition(".")[2] for one in method.decorators]
+            static = names in (["staticmethod"], ["staticmethod", "once_differentiable"])
             wide = ", cast_inputs=torch.float32" if kind == "custom_fwd" else ""
             text = f"torch.amp.{kind}(device_type={device}{wide})"
             edits.append(decorate(method, text, rewrite) if static and device is not None else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from amplint.codemods.conversion import Remark
@@ -16,22 +16,21 @@ from amplint.findings import Edit, Finding, Fix, Severity, Span
 from amplint.fixes.apply import apply_round
 from amplint.semantics import interpret
 from amplint.semantics.events import Backward, Because, Event, Operand, Operation, OutputInHalf, ToNumpy
-from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Tensor, Unknown, number
-from amplint.semantics.words import INDICES, SPEAKS_OF_LOSS, TRAINING_STEP, UNSCALES, WHOLE_NUMBERS
+from amplint.semantics.words import INDICES, TRAINING_STEP, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
-from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
+from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.elements import listed_outputs, optional_outputs
 from amplint.training.halves import ABOUT_HALF, halves_of
-from amplint.training.operands import constructors
-from amplint.training.script import Script, parsed
+from amplint.training.outgoing import given_names, leaving, names_of, unscaling, unseen
+from amplint.training.script import parsed
 from amplint.training.surroundings import cached_by_text, check_time, is_long, whole_program
 
 _FILLED = frozenset({"empty_like", "new_empty"})
@@ -293,9 +292,9 @@ def found(text: str, path: str) -> Found:
         filled = half.why == _ROUNDED and home is not None and not _is_within_a_model(home, node)
         if home is not None and (filled or not calls.isdisjoint(half.origins)):
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
-    named = _names_of(script, own)
+    named = names_of(script, own)
     for node, operand in watch.probabilities.items():
-        if source.owns(node) and paths(operand) & _given(script, script.function_of(node), named):
+        if source.owns(node) and paths(operand) & given_names(script, script.function_of(node), named):
             watch.anywhere.setdefault(node, Half(SATURATED, HALF_DTYPES, set()))
     for node, half in watch.anywhere.items():
         home = program.source_of(node)
@@ -304,9 +303,10 @@ def found(text: str, path: str) -> Found:
             product = span if half.why in _HALF_LOSSES.values() else None
             losses.append(Loss(home.path, span.start.row, half.why, half.dtypes, product))
     losses += (
-        Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(script, named)
+        Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in unscaling(script, named)
     )
-    losses += (Loss(source.path, source.span(one).start.row, "", HALF_DTYPES) for one in _leaving(script, own))
+    losses += (Loss(source.path, source.span(one).start.row, "", HALF_DTYPES) for one in leaving(script, own))
+    losses += (Loss(source.path, row, "", frozenset({"bfloat16"})) for row in unseen(script, program))
     size = sum(len(chunk.text) for chunk in program.chunks)
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
     arrays = frozenset(source.span(node) for node in watch.arrays if source.owns(node))
@@ -383,89 +383,6 @@ def _number(text: str, path: str, dtype: str) -> tuple[int, int]:
     failures = [one for one in (*run.findings, *run.assumed) if can_happen(one, dtype) and halves.concern(one)]
     refusing = sum(one.severity > Severity.INFO for one in failures)
     return refusing, len(failures) + sum(dtype in one.dtypes for one in run.losses)
-
-
-def _unscaling(script: Script, names: Mapping[cst.CSTNode | None, Set[str]]) -> Iterator[cst.Call]:
-    """The calls, perhaps of unseen code, that scale one of the outputs with these `names` to the unit of the data."""
-    for call in script.calls if names else ():
-        given = {dotted(argument.value) for argument in call.args}
-        if UNSCALES.search(called_name(call)) and given & names.get(script.function_of(call), set()):
-            yield call
-
-
-def _leaving(script: Script, outputs: Set[cst.CSTNode]) -> Iterator[cst.CSTNode]:
-    """Those of `outputs`, not cast, that their function returns to code out of sight, or through another function."""
-    for output in outputs:
-        function, path = script.function_of(output), _name_of(script, output)
-        if path is None or not isinstance(function, cst.FunctionDef) or _is_cast(script, output, function, path):
-            continue
-        passed = {path} if all(called_name(call) != function.name.value for call in script.calls) else set[str]()
-        for one in every(function, cst.Assign):
-            if _is_computed_from(script.source, one.value, path) and not any(
-                map(SPEAKS_OF_LOSS.search, bound_paths(one))
-            ):
-                passed |= bound_paths(one)
-        if any(dotted(part) in passed for one in every(function, cst.Return) for part in _parts(one.value)):
-            yield output
-
-
-def _parts(value: cst.BaseExpression | None) -> list[cst.BaseExpression]:
-    """The elements of a tuple, or the value itself."""
-    if isinstance(value, cst.Tuple):
-        return [element.value for element in value.elements]
-    return [value] if value is not None else []
-
-
-def _is_computed_from(source: Source, value: cst.BaseExpression, path: str) -> bool:
-    """Whether `value` is the result of a function or method of the project, and no layer, that takes `path` alone."""
-    if not isinstance(value, cst.Call) or [dotted(one.value) for one in value.args] != [path]:
-        return False
-    owner, _, name = (dotted(value.func) or "").rpartition(".")
-    plain = owner in ("", "self") and bool(name) and name not in OPERATIONS and not is_loss(name)
-    return plain and not constructors(source, dotted(value.func) or "")
-
-
-def _is_cast(script: Script, output: cst.CSTNode, function: cst.FunctionDef, path: str) -> bool:
-    """Whether `output`, bound to `path`, is cast to float32 where it is bound or by another assignment."""
-    above = script.source.parent(output)
-    if isinstance(above, cst.Attribute) and above.attr.value == "float":
-        return True
-    values = (getattr(one, "value", None) for one in script.assignments(function, path))
-    calls = (call.func for value in values if value is not None for call in every(value, cst.Call))
-    casts = (func.value for func in calls if isinstance(func, cst.Attribute) and func.attr.value == "float")
-    return any(dotted(cast) == path for cast in casts)
-
-
-def _name_of(script: Script, output: cst.CSTNode) -> str | None:
-    """The variable or attribute that an output is bound to."""
-    above = script.source.parent(output)
-    while isinstance(above, cst.Attribute) and above.attr.value == "float":
-        above = script.source.parent(script.source.parent(above) or above)
-    return dotted(above.targets[0].target if isinstance(above, cst.Assign) else output)
-
-
-def _names_of(script: Script, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | None, set[str]]:
-    """Function, or None for the top level -> the variables that `outputs` are assigned to there."""
-    names: dict[cst.CSTNode | None, set[str]] = {}
-    for node in outputs:
-        path = _name_of(script, node)
-        if path is not None:
-            names.setdefault(script.function_of(node), set()).add(path)
-    return names
-
-
-def _given(script: Script, function: cst.FunctionDef | None, names: Mapping[cst.CSTNode | None, Set[str]]) -> set[str]:
-    """The variables of a function that `names` lists there, and its parameters that are given such ones."""
-    found = {*names.get(function, ())}
-    for call in script.calls:
-        if function is not None and called_name(call) == function.name.value:
-            home = script.function_of(call)
-            outputs = {*names.get(home, ())}
-            loops = [one for one in script.of_kind(cst.CompFor) if script.function_of(one) is home]
-            outputs |= {path for one in loops if dotted(one.iter) in outputs for path in bound_paths(one)}
-            params = [one.name.value for one in positional(function) if one.name.value != "self"]
-            found |= {param for param, one in matched(call, params) if dotted(one.value) in outputs}
-    return found
 
 
 def is_refuted(finding: Finding, run: Found) -> bool:

@@ -37,6 +37,7 @@ from amplint.training.bindings import positional
 from amplint.training.callables import called_names, live_functions
 from amplint.training.givers import is_model, methods_by_settings, models_by_settings, models_given
 from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
+from amplint.training.outgoing import is_of_data_at
 from amplint.training.parallel import replicated
 from amplint.training.reached import computes_with_numpy, first_lstms, kernels, kernels_of_libraries, made_of
 from amplint.training.reached import reached as reached_by
@@ -349,7 +350,8 @@ def _findings_in(
     methods = {one.name.value for one in every(chunk.module, cst.FunctionDef)} if chunk.is_class else set[str]()
     found = _assumed_findings(chunk.source.text, path, header, frozenset(methods & names)) if rows else []
     found = [one for one in found if (path, one.span.start.row) not in run.inside]
-    return [one for one in found if any(one.span.start.row in each for each in rows)]
+    found = [one for one in found if any(one.span.start.row in each for each in rows)]
+    return [one for one in found if one.name != "bfloat16-to-numpy" or not is_of_data_at(chunk, one.span)]
 
 
 @cached_by_text

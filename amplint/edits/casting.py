@@ -121,8 +121,14 @@ def tensor_evidence(source: Source, name: cst.Name) -> bool | None:
     if isinstance(above, cst.Arg):
         call = source.parent(above)
         func = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
+        if isinstance(call, cst.Call) and func == "isinstance" and above is call.args[0] and len(call.args) > 1:
+            asked = {dotted(one) for one in every(call.args[1].value, cst.Name)}
+            return False if asked & {"tuple", "list", "dict"} else None
         if func.endswith(".append") and _is_joined(source, name, func.removesuffix(".append")):
             return True
+        imported = source.imports.get(func.partition(".")[0])
+        if imported is not None and imported.module.startswith("torch.nn.parallel"):
+            return False  # these take a list of what replicas return
         of_torch = func.startswith(("torch.", "F.", "nn.functional.")) and not func.endswith(_OF_MANY)
         return True if of_torch and not above.star else None
     return False if isinstance(above, (cst.For, cst.CompFor)) and above.iter is name else None

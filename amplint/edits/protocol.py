@@ -48,9 +48,9 @@ def step(call: cst.CSTNode, optimizer: cst.BaseExpression, scaler: str, rewrite:
     return rewrite.replace(call, f"{scaler}.step({rewrite.text(optimizer)})")
 
 
-def update(after: cst.CSTNode, scaler: str, rewrite: Rewriter) -> Edit | None:
-    """The edit that updates the scale below a statement."""
-    return rewrite.insert_after(after, f"{scaler}.update()")
+def update(at: cst.CSTNode, scaler: str, rewrite: Rewriter, *, above: bool = False) -> Edit | None:
+    """The edit that updates the scale below a statement, or `above` one that leaves its function."""
+    return (rewrite.insert_before if above else rewrite.insert_after)(at, f"{scaler}.update()")
 
 
 def optimizer_of(step: cst.CSTNode, rewrite: Rewriter) -> str | None:

@@ -65,7 +65,7 @@ def _names(node: cst.CSTNode) -> tuple[set[str], set[str]]:
 def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
     """Last name -> its definitions in the file; -> what the loops that bind it run over."""
     defined, iterated = _Definitions(), _Definitions()
-    for name, node, loop in (one for chunk in source.chunks for one in _bound(chunk.module)):
+    for name, node, loop in (one for chunk in source.chunks for one in _bound(chunk.module, source)):
         local = isinstance(node, cst.BaseExpression) and "." not in name
         home = source.function_around(node) if local else None
         (iterated if loop else defined).setdefault(name.rpartition(".")[2], []).append((node, home))
@@ -87,7 +87,8 @@ def live_functions(chunks: Iterable[Chunk], names: Set[str]) -> set[cst.Function
     waiting = {one: one.name.value for chunk in chunks for one in every(chunk.module, cst.FunctionDef)}
     known, live = {*names, *_CALLED_ANYHOW}, set[cst.FunctionDef]()
     constructors = (one for one, name in waiting.items() if name == "__init__")
-    known |= {dotted(one.value) or "" for each in constructors for one in every(each, cst.Assign)}
+    stored = ((dotted(one.value) or "").rpartition(".")[2] for each in constructors for one in every(each, cst.Assign))
+    known.update(stored)
     while True:
         new = [one for one, name in waiting.items() if name in known]
         if not new:
@@ -105,7 +106,7 @@ def is_of_data(node: cst.CSTNode) -> bool:
     return bool(methods & {"__getitem__", "__iter__"}) and "forward" not in methods
 
 
-def _bound(module: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode, bool]]:
+def _bound(module: cst.CSTNode, source: Source) -> Iterator[tuple[str, cst.CSTNode, bool]]:
     """The names that a module binds, each with its definition, and whether that is iterated."""
     for node in walk(module):
         if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
@@ -121,5 +122,5 @@ def _bound(module: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode, bool]]:
             yield from ((name, node.value, False) for name in bound_paths(node, whole=True))
         elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
             owner = dotted(node.value.func.value) if isinstance(node.value.func, cst.Attribute) else None
-            if owner is not None:
+            if owner is not None and owner.partition(".")[0] not in source.imports:
                 yield from ((owner, one.value, False) for one in node.value.args)

@@ -7,7 +7,7 @@ from enum import Enum
 
 from amplint.semantics.reading.scopes import MODEL, dotted, kinds_in
 from amplint.source import syntax as cst
-from amplint.source.source import Source
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, fact_values, in_place, operations_with
 from amplint.torchlib.methods import CASTS
@@ -16,6 +16,7 @@ from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER, MODULE_OPS
 from amplint.torchlib.promotion import FLOATING
 from amplint.training.bindings import called_name, constructor, positional
 from amplint.training.operands import is_off, operands
+from amplint.training.surroundings import whole_program
 
 
 class Kind(Enum):
@@ -93,8 +94,9 @@ class _Judge:
     Without `lifts`, nothing is float32 because autocast, or another operand, makes it so.
     """
 
-    def __init__(self, source: Source, *, lifts: bool = True) -> None:
+    def __init__(self, source: Source, *, lifts: bool = True, asked: set[Chunk] | None = None) -> None:
         self._source = source
+        self._asked = asked if asked is not None else set[Chunk]()
         self._lifts = lifts
         self._seen = set[tuple[cst.CSTNode | None, str]]()
         self._met_again = False
@@ -102,6 +104,7 @@ class _Judge:
     def forget(self) -> None:
         """Judge every variable anew."""
         self._seen.clear()
+        self._asked.clear()
 
     def judge(self, node: cst.CSTNode) -> Kind | None:
         if isinstance(node, cst.Call):
@@ -157,7 +160,17 @@ class _Judge:
             return Kind.FLOAT32
         if (name in OPERATIONS or name in _KEEPING) and first is not None and not path.startswith(f"self.{name}"):
             return self._of_operation(name, first) if self._lifts else self._of_plain_operation(name, call, first)
-        return Kind.FLOATING if self._runs_layer(call, path) else None
+        return Kind.FLOATING if self._runs_layer(call, path) else self._of_project(path)
+
+    def _of_project(self, path: str) -> Kind | None:
+        """Of a function of the project whose results are all of one kind that autocast does not change."""
+        found = whole_program(self._source).resolve(self._source, path) if path and self._source.path else None
+        if not isinstance(found, Chunk) or found.is_class or found in self._asked:
+            return None
+        self._asked.add(found)
+        judge = _Judge(found.source, lifts=False, asked=self._asked)
+        kinds = {judge.judge(one.value) if one.value is not None else None for one in every(found.module, cst.Return)}
+        return kinds.pop() if len(kinds) == 1 and kinds <= {Kind.OTHER, Kind.FLOAT32} else None
 
     def _of_operation(self, name: str, first: cst.CSTNode) -> Kind | None:
         if name in LOWER:
@@ -218,15 +231,28 @@ class _Judge:
         )
         roots: list[cst.CSTNode] = [one.module for one in chunks] if whole else []
         roots += [home] if home is not None and not whole else []
-        statements = [one for root in roots for kind in (cst.Assign, cst.For) for one in every(root, kind)]
+        statements: list[cst.CSTNode] = [one for root in roots for one in every(root, cst.Assign, cst.For)]
         if not whole:  # what is bound behind it is another value
             statements = [one for one in statements if self._source.span(one).start.row < row]
+            statements = statements[self._last_certain(statements, node, path) :]
         known = [kind for one in statements for kind in self._of_first_binding(one, path)]
         known += [self.judge(one) for one in held(self._source, path)] if path.startswith("self.") else []
         if known and (None not in known or Kind.OTHER in known):
             return _joined(known)
         given = {one.name.value for one in positional(home)} if home is not None else set[str]()
         return self._of_uses(roots, path) if not known or path in given else None
+
+    def _last_certain(self, statements: list[cst.CSTNode], node: cst.CSTNode, path: str) -> int:
+        """The place of the last of `statements` that binds `path` wherever `node` runs, 0 without any."""
+        around = {*self._source.ancestors(node)}
+        certain = 0
+        for place, one in enumerate(statements):
+            if isinstance(one, cst.Assign) and path in {dotted(each.target) for each in one.targets}:
+                block = next(
+                    (above for above in self._source.ancestors(one) if isinstance(above, cst.IndentedBlock)), None
+                )
+                certain = place if block in around else certain
+        return certain
 
     def _of_first_binding(self, statement: cst.CSTNode, path: str) -> list[Kind | None]:
         """What a statement binds `path` to, unless it makes that of `path` itself: a view is what it was."""

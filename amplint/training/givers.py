@@ -67,7 +67,7 @@ def models_given(main: Source, names: Set[str]) -> Iterator[tuple[Program, Chunk
             last = name.rpartition(".")[2]
             if isinstance(target, Chunk) and target.source is not main and (is_model(target) or last in made):
                 constructs |= is_model(target)
-                yield program, target
+                yield program if target in program.mentions else whole_program(target.source), target
     for source in [] if constructs else waiting:
         for above in importers(source):
             if above not in seen:

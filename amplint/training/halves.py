@@ -357,7 +357,8 @@ class Halves:
                 places = {index for function, index in self._returning if function in own}
                 carried = [index in places or None in places for index in range(len(into))]
             elif len(into) > 1 and isinstance(value, cst.Call) and is_loss(called_name(value)):
-                carried = [any(self._carries(one.value, half, inside=inside) for one in value.args)] * len(into)
+                runs = inside and any(paths(one.value) & self._models for one in value.args)
+                carried = [runs or any(self._carries(one.value, half, inside=inside) for one in value.args)] * len(into)
             elements = [f"{_path(value)}[{index}]" for index in range(len(into))]
             if not half.isdisjoint(elements):
                 carried = [element in half for element in elements]

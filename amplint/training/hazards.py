@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -390,23 +390,35 @@ def _forwards_of(gradient: cst.Call, chunk: Chunk) -> tuple[list[cst.Call], set[
 
 
 def _products_behind(values: Sequence[cst.CSTNode], source: Source) -> list[cst.CSTNode]:
-    """The products of matrices that lead to `values`, in their function and in those of the file."""
+    """The products of matrices that lead to `values`, in their function, in those of the file, and in its callers."""
     functions: dict[str, list[cst.FunctionDef]] = {}
     for one in (one for chunk in source.chunks for one in every(chunk.module, cst.FunctionDef)):
         functions.setdefault(one.name.value, []).append(one)
-    home = source.function_around(values[0]) if values else None
-    assigns = list(every(home, cst.Assign)) if home is not None else []
-    waiting = list(values)
+    waiting = [(value, source.function_around(value)) for value in values]
     found, seen = list[cst.CSTNode](), set[cst.CSTNode]()
     while waiting:
-        value = waiting.pop()
+        value, home = waiting.pop()
         if value not in seen:
             seen.add(value)
             found += (one for one in products_in(value) if not is_computed_wide(one, source))
-            waiting += (one.value for one in assigns if bound_paths(one) & paths(value))
+            assigns = list(every(home, cst.Assign)) if home is not None else []
+            waiting += ((one.value, home) for one in assigns if bound_paths(one) & paths(value))
             called = [functions.get(called_name(one), []) for one in every(value, cst.Call)]
-            waiting += (one for each in called if len(each) == 1 for one in each)
+            waiting += ((one, home) for each in called if len(each) == 1 for one in each)
+            if home is not None and len(functions[home.name.value]) == 1 and value is not home:
+                waiting += _given_by_callers(home, paths(value), source)
     return list(dict.fromkeys(found))
+
+
+def _given_by_callers(
+    function: cst.FunctionDef, names: Set[str], source: Source
+) -> Iterator[tuple[cst.CSTNode, cst.FunctionDef | None]]:
+    """What calls of the file give a plain function for its parameters with these `names`, each with their function."""
+    params = [one.name.value for one in positional(function)]
+    if params[:1] != ["self"]:
+        for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call)):
+            given = matched(call, params) if dotted(call.func) == function.name.value else ()
+            yield from ((one.value, source.function_around(call)) for name, one in given if name in names)
 
 
 def _decomposed(function: _Body, chunk: Chunk) -> Iterator[_Found]:

@@ -118,7 +118,7 @@ def observe(script: Script, goal: Goal) -> Observed:
         for call in script.calls
         if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
     )
-    watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
+    watch.found.backwards += [call for call in script.calls if watch.is_seeded(call) or watch.is_unseen_backward(call)]
     if not watch.found.backwards:
         watch.found.backwards += _of_functions_handed_over(script)
     if scales and not watch.found.steps:
@@ -433,6 +433,15 @@ class _Watch:
             return True
         return dotted(func.value) in self._optimizers
 
+    def is_unseen_backward(self, call: cst.Call) -> bool:
+        """Whether `call` is a backward pass behind a constant, in a function with one that interpretation reached."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "backward" or call in self.found.backwards:
+            return False
+        plain = isinstance(func.value, cst.Name) and all(one.keyword is not None for one in call.args)
+        function = self._script.function_of(call)
+        return plain and any(self._script.function_of(one) is function for one in self.found.backwards)
+
     def is_seeded(self, call: cst.Call) -> bool:
         """Whether `call` is a backward pass from a given gradient, which emits no event."""
         func = call.func
@@ -455,6 +464,8 @@ class _Watch:
             above = self.source.parent(call)
             return not (isinstance(above, cst.Assign) and dotted(call.func) in bound_paths(above, whole=True))
         owner, method = (call.func.value, call.func.attr.value) if isinstance(call.func, cst.Attribute) else (None, "")
+        if called_name(call) == "data_parallel" and call.args:
+            return self._is_model(call.args[0].value)
         if method == "forward" and owner is not None:
             return dotted(owner) not in (None, "self") and called_name(owner) != "super"
         about = ABOUT_MODELS.search(method) and not SPEAKS_OF_LOSS.search(method)

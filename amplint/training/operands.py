@@ -21,6 +21,7 @@ OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLos
 """Losses whose targets are classes."""
 DECOMPOSITIONS = frozenset(
     {"svd", "svdvals", "det", "logdet", "slogdet", "inverse", "inv", "pinverse", "pinv", "cholesky", "qr", "eigh"}
+    | {"symeig", "eig", "eigvals", "eigvalsh"}
 )
 """Operations that magnify what their matrix has lost."""
 _SECOND = slice(1, 2)

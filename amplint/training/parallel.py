@@ -11,12 +11,14 @@ from amplint.source.source import Source
 from amplint.source.tree import every, walk
 from amplint.training.bindings import bound_paths, called_name, positional
 from amplint.training.calls import Calls
+from amplint.training.givers import importers
 from amplint.training.rounds import Place
 from amplint.training.script import Script
 
 _ALIAS = re.compile(r"\bDistributedDataParallel\s+as\s+(\w+)")
 _CLASS = "DistributedDataParallel"
 _REPLICATING = frozenset({"DataParallel", "data_parallel"})
+_SHARED_WORD = "arallel"
 
 
 class Parallel:
@@ -88,12 +90,15 @@ def _mentions(place: Place, name: str) -> bool:
 def replicated(program: Program) -> tuple[Source, cst.CSTNode, bool] | None:
     """The first model replicated in threads, whose autocast regions have the default dtype, with its file.
 
+    That is the file itself, one that it leads to, or one that imports it and may give it the model.
     The last is False where `.module` alone shows it. Source: torch/nn/parallel/parallel_apply.py of PyTorch 2.13, which
     passes on whether autocast is on, but no dtype.
     """
     main = program.main
     distributed = any(_CLASS in chunk.words for chunk in main.chunks)
-    for chunk in main.chunks if distributed else program.chunks:
+    above = importers(main, naming=_SHARED_WORD) if main.path else ()
+    around = () if distributed else (chunk for source in above for chunk in source.chunks)
+    for chunk in (*(main.chunks if distributed else program.chunks), *around):
         for node in every(chunk.module, cst.Name) if _REPLICATING & chunk.words else ():
             if node.value in _REPLICATING and _replicates(chunk.source, node):
                 return chunk.source, node, True

@@ -186,6 +186,16 @@ class Places:
         """Whether `statement` is or contains `node`."""
         return node is statement or statement in self.source.ancestors(node)
 
+    def exclude(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+        """Whether two nodes stand in different branches of an `if`, so that only one of them runs."""
+        for around in self.source.ancestors(one):
+            if isinstance(around, cst.If):
+                blocks = [clause.body for clause in clauses(around)]
+                homes = [next((each for each in blocks if self.inside(each, node)), None) for node in (one, other)]
+                if None not in homes and homes[0] is not homes[1]:
+                    return True
+        return False
+
     def common(self, nodes: Sequence[cst.CSTNode]) -> tuple[Block, list[cst.CSTNode]] | None:
         """The innermost block that contains all `nodes`, and for each the statement of that block that contains it."""
         chains = [list(self.enclosing_statements(node)) for node in nodes]

@@ -85,8 +85,12 @@ def kernels(program: Program, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, 
         home = chunk.source
         for node in every(chunk.module, cst.Name, cst.Attribute) if _is_elsewhere(chunk, program) else ():
             path = dotted(node) or ""
-            one = home.imports.get(path.partition(".")[0])
-            if one is None or one.module.partition(".")[0] in AT_HOME - {""} or not _is_in_forward(home, node):
+            root = path.partition(".")[0]
+            one = home.imports.get(root)
+            compiled = one is None and "." in path and root in home.definitions and _compiles(home)
+            if not compiled and (one is None or one.module.partition(".")[0] in AT_HOME - {""}):
+                continue
+            if not _is_in_forward(home, node):
                 continue
             if not isinstance(program.resolve(home, path), (Chunk, Source)):
                 yield chunk, node
@@ -118,6 +122,11 @@ def first_lstms(program: Program, chunks: Iterable[Chunk]) -> Iterator[tuple[Chu
                 told.add(chunk.source)
                 yield chunk, call
                 break
+
+
+def _compiles(source: Source) -> bool:
+    """Whether a file compiles an extension, which it keeps in a variable."""
+    return any("cpp_extension" in chunk.words for chunk in source.chunks)
 
 
 def _is_elsewhere(chunk: Chunk, program: Program) -> bool:

@@ -147,10 +147,11 @@ def test_it_is_followed_through_an_object_of_another_file(tmp_path: Path, made: 
     [
         ("measure([out.cpu()], y)", "metrics.py:6: what is bfloat16 raises here"),
         ("measure([out.float()], y)", None),
-        ("self.logger.keep(out.detach().cpu())", "keep() is given what may be bfloat16"),
+        ("self.logger.keep(out.detach().cpu())", None),
+        ("self.logger.keep(out['logits'].cpu())", "keep() is given what may be bfloat16"),
         ("self.logger.keep(out.detach().cpu().float())", None),
     ],
-    ids=["a function", "cast before it", "an object", "cast before that"],
+    ids=["a function", "cast before it", "an object", "a part for an object", "cast before that"],
 )
 def test_it_is_followed_into_other_files(tmp_path: Path, row: str, told: str | None) -> None:
     (tmp_path / "metrics.py").write_text(METRICS, encoding="utf-8")

@@ -203,6 +203,24 @@ def test_a_model_on_one_gpu_has_no_replicas(tmp_path: Path, given: str, *, named
     assert ("DistributedDataParallel" in _remarks(_converted(tmp_path, text, "bfloat16"))) is named
 
 
+GIVEN_MODEL = """import torch
+from train import Trainer
+
+net = {net}
+Trainer(net).run([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("net", "named"), [("torch.nn.DataParallel(build())", True), ("build()", False)], ids=["replicated", "alone"]
+)
+def test_replicas_that_a_file_makes_which_imports_this_one_are_named(tmp_path: Path, net: str, *, named: bool) -> None:
+    _write(tmp_path, main=GIVEN_MODEL.format(net=net))
+    text = SET_UP.replace("import torch\n", "import torch\nfrom torch import nn\n", 1)
+    remarks = _remarks(_converted(tmp_path, text, "bfloat16"))
+    assert ("main.py:4: with several GPUs" in remarks) is named
+
+
 def test_an_option_of_that_name_replicates_nothing(tmp_path: Path) -> None:
     _write(tmp_path, models=MODELS.format(imports="", body="        return (out - y).pow(2).mean()"))
     text = LOOP.replace("optimizer =", "data_parallel = False\nif data_parallel:\n    print(net)\noptimizer =", 1)

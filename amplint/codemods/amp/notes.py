@@ -13,9 +13,11 @@ from amplint.training.bindings import bound_paths, called_name, changed, paths
 from amplint.training.flow import EXITS, Flow
 from amplint.training.observed import Observed, disables_gradients
 from amplint.training.script import Script
+from amplint.training.surroundings import whole_program
 
 _Note = tuple[cst.CSTNode, str]
 _TESTS = frozenset({"isnan", "isinf", "isfinite"})
+_OUT_OF_SIGHT = "this computes a loss out of sight; see that what half rounds is float32 there"
 _ANOMALIES = frozenset({"set_detect_anomaly", "detect_anomaly"})
 
 
@@ -150,8 +152,9 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
     statements = [one for region in (*regions.training, *regions.evaluation) for one in region.statements]
     inside = {node for statement in statements for node in walk(statement)}
     called = observed.calls.reached(statements)
-    inner = [one for region in regions.training for each in region.statements for one in every(each, cst.Call)]
-    trained = {dotted(one.func) for one in inner}
+    trains = [one for region in regions.training for one in region.statements]
+    trains += (one for one in observed.calls.reached(trains) if script.source.owns(one))
+    trained = {dotted(one.func) for each in trains for one in every(each, cst.Call)}
     models, reported = observed.models | observed.modules, set[str | None]()
     for call in script.calls:
         name, targets = dotted(call.func), observed.calls.targets(call)
@@ -170,17 +173,22 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
 
 
 def losses_out_of_sight(script: Script, observed: Observed, regions: Regions) -> Iterator[_Note]:
-    """Losses that regions of training compute by methods of the object which no class in sight defines."""
+    """Losses that regions of training compute by methods of the object, or a model, which no class in sight defines."""
+    sources = whole_program(script.source).sources
+    functions = (one for source in sources for chunk in source.chunks for one in every(chunk.module, cst.FunctionDef))
+    defined = {one.name.value for one in functions}
     statements = [one for region in regions.training for one in region.statements]
     inside = [one for one in (*statements, *observed.calls.reached(statements)) if script.source.owns(one)]
     for call in dict.fromkeys(call for one in inside for call in every(one, cst.Call)):
         owner, _, method = (dotted(call.func) or "").rpartition(".")
-        unknown = owner == "self" and not observed.calls.targets(call) and call not in observed.forwards
-        if not unknown or not SPEAKS_OF_LOSS.search(method):
+        known = owner != "self" or bool(observed.calls.targets(call)) or call in observed.forwards
+        if owner in observed.models and SPEAKS_OF_LOSS.search(method) and not observed.calls.targets(call):
+            yield from ((call, _OUT_OF_SIGHT) for _ in range(method not in defined))
+        if known or not SPEAKS_OF_LOSS.search(method):
             continue
         home = script.method_owner(script.function_of(call))
         if not any(script.assignments(one, f"self.{method}") for one in observed.calls.methods(home)):
-            yield call, "this computes a loss out of sight; see that what half rounds is float32 there"
+            yield call, _OUT_OF_SIGHT
 
 
 def _are_forward(functions: Set[cst.CSTNode]) -> bool:

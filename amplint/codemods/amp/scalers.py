@@ -160,7 +160,11 @@ class Scalers:
     def _of_object(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
         owner = self._script.method_owner(function)
         homes = next(filter(None, (self._bindings_in(one, roots) for one in self._with_bases(owner))), {})
-        private = f"_{self.name}" not in self._script.words and all(root.startswith("self._") for root in roots)
+        private = (
+            bool(roots)
+            and f"_{self.name}" not in self._script.words
+            and all(root.startswith("self._") for root in roots)
+        )
         attribute = f"self.{'_' if private else ''}{self.name}"
         if len(homes) == 1:
             ((method, bindings),) = homes.items()
@@ -240,8 +244,7 @@ class Scalers:
             raise Refusal(node, f"some of the optimizers are no parameters of {function.name.value}()")
         callers = self._observed.calls.callers(function)
         if not callers:
-            self._construct_above_loop(function, node)
-            return self.name
+            return self._constructed_alone(function, node)
         default = parameter.default is not None
         self._declare(function, parameter)
         for call in callers:
@@ -258,6 +261,14 @@ class Scalers:
             last = max(call.args.index(argument) for argument in given)
             text = f"{self.name}={name}" if call.args[last].keyword is not None else name
             self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)
+        return self.name
+
+    def _constructed_alone(self, function: cst.FunctionDef, node: cst.CSTNode) -> str:
+        """The scaler of a function that unseen code calls: an attribute of its object, or its own. Raises Refusal."""
+        owner = self._script.method_owner(function)
+        if any(one.name.value == "__init__" for one in self._observed.calls.methods(owner)):
+            return self._of_object(function, frozenset(), node)
+        self._construct_above_loop(function, node)
         return self.name
 
     def _construct_above_loop(self, function: cst.FunctionDef, node: cst.CSTNode) -> None:
@@ -404,9 +415,11 @@ def _given_first(bindings: Sequence[cst.CSTNode]) -> set[str] | None:
 
 
 def _collection(binding: cst.CSTNode) -> str | None:
-    """The path of what `binding` indexes or unpacks; None for any other value."""
+    """The path of what `binding` indexes or unpacks, or takes an optimizer from; None for any other value."""
     if not isinstance(binding, cst.Assign):
         return None
+    if isinstance(binding.value, cst.Attribute) and binding.value.attr.value == "optimizer":
+        return dotted(binding.value.value)
     unpacked = isinstance(binding.targets[0].target, (cst.Tuple, cst.List))
     owner = binding.value.value if isinstance(binding.value, cst.Subscript) else binding.value if unpacked else None
     return dotted(owner) if owner is not None else None

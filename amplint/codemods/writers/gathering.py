@@ -123,6 +123,8 @@ def _can_run_after(flow: Flow, statement: cst.CSTNode, read: set[str], bound: se
     small: Sequence[cst.CSTNode] = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
     if len(small) != 1 or not isinstance(small[0], (cst.Expr, cst.Assign, cst.AnnAssign, cst.AugAssign)):
         return False
+    if isinstance(small[0], cst.Expr) and isinstance(small[0].value, cst.BaseString):  # a headline, as a comment is
+        return False
     calls = list(every(statement, cst.Call))
     names = {called_name(call) for call in calls}
     if "zero_grad" in names and len(names) == 1:
@@ -140,4 +142,7 @@ def _exposed_paths(node: cst.CSTNode) -> set[str]:
         return set()
     if isinstance(node, cst.Call):
         return paths(node.func) | {path for argument in node.args for path in _exposed_paths(argument.value)}
+    if isinstance(node, cst.Dict):
+        pairs = [one for one in node.elements if isinstance(one, cst.DictElement)]
+        return {path for one in pairs for part in (one.key, one.value) for path in _exposed_paths(part)}
     return paths(node)

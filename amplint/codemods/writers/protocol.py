@@ -61,7 +61,8 @@ class Protocol:
         for steps in groups.values():
             current: list[cst.Call] = []
             for step in steps:
-                if any(self._optimizer(step) == self._optimizer(other) for other in current):
+                same = [other for other in current if self._optimizer(step) == self._optimizer(other)]
+                if any(not self._script.exclude(step, other) for other in same):
                     yield current
                     current = []
                 current.append(step)
@@ -130,6 +131,15 @@ class Protocol:
             below = self._unscaled_above([first, *uses[1:]], self._unit(step), common[1][0])
             edit = protocol.unscale(below, self._optimizer(step), self._scaler_at(step), self._script.rewrite)
             self._put(edit, use, "unscale the gradients before they are used")
+            self._leave(below, step)
+
+    def _leave(self, below: cst.CSTNode, step: cst.Call) -> None:
+        """Update the scaler before each `return` between the unscaling above `below` and `step`."""
+        function, rows = self._script.function_of(step), range(self._script.row(below), self._script.row(step))
+        for one in self._script.of_kind(cst.Return):
+            if self._script.function_of(one) is function and self._script.row(one) in rows:
+                update = protocol.update(one, self._scaler_at(step), self._script.rewrite, above=True)
+                self._put(update, one, "update the scaler")
 
     def _unscaled_above(self, uses: Sequence[cst.CSTNode], unit: cst.CSTNode, outer: cst.CSTNode) -> cst.CSTNode:
         """The node above which gradients are unscaled for `uses`, of which `outer` contains the first."""

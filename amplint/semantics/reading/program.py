@@ -219,7 +219,7 @@ class Program:
         above, _, last = name.rpartition(".")
         if above:
             owner = self.resolve(source, above)
-            return self.resolve(owner, last) if isinstance(owner, Source) else None
+            return self._within(owner, last) if isinstance(owner, Source) else None
         if name in source.names and name in source.definitions:
             return source.definitions[name]
         for module in self._starred(source):
@@ -227,6 +227,13 @@ class Program:
             if found is not None:
                 return found
         return None
+
+    def _within(self, package: Source, name: str) -> Target:
+        """The definition of `name` in a module, or the module of a package that its file imports as `package.name`."""
+        found = self.resolve(package, name)
+        if found is None and package.path.endswith("__init__.py"):
+            return self._find(package, f".{name}")
+        return found
 
     def _starred(self, source: Source) -> Iterator[Source]:
         for module in source.star_imports:
