@@ -88,9 +88,12 @@ class Switches:
     def _is_other_left_off(self, source: Source, passed: cst.BaseExpression | None) -> bool:
         """Whether what is passed on under another name is a parameter that nothing switches on either."""
         function = source.function_around(passed) if isinstance(passed, cst.Name) else None
-        if function is None or not isinstance(passed, cst.Name) or parameter_of(function, passed.value) is None:
+        if function is None or not isinstance(passed, cst.Name):
             return False
-        return not self._program.switches_on(passed.value)
+        _, param = parameter_of(function, passed.value) or (0, None)
+        default = param.default if param is not None else None
+        off = default is not None and source.code(default) in _OFF
+        return off and not self._program.switches_on(passed.value)
 
     def _off(self, source: Source, value: cst.BaseExpression, depth: int) -> Premise | None:
         """The premise under which an expression is true, None if it may be or that is not seen."""
