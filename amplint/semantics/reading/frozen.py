@@ -11,7 +11,7 @@ _FROZEN = regex(
     r"for (\w+) in ([\w.]+)\.parameters\(\):\s*(?:#[^\n]*\n\s*)*\1\.requires_grad(?:[ \t]*=[ \t]*|_\()False"
     r"|(?<![\w.])([\w.]+)\.requires_grad_\(False\)"
 )
-_THAWED = regex(r"\.requires_grad(?:[ \t]*=[ \t]*(?!False)|_\((?!False))|get_peft_model|add_adapter|LoraConfig")
+_THAWED = regex(r"\.requires_grad(?:[ \t]*=(?![ \t]*False)|_\((?!False))|get_peft_model|add_adapter|LoraConfig")
 """What makes some parameters require gradients again, or adds new ones."""
 
 
