@@ -163,3 +163,30 @@ GIVEN = "scaler is not None and "
 def test_a_scaler_that_is_asked_twice(first: str, second: str, told: bool) -> None:
     found = check(CONDITIONS.format(first=first, second=second), filename="train.py")
     assert ("AMP207" in {one.code for one in found}) is told
+
+
+ACCUMULATED = """
+import torch
+from accelerate import Accelerator
+
+
+def train(model, loader):
+    accelerator = Accelerator(gradient_accumulation_steps=4)
+    optimizer = torch.optim.Adam(model.parameters())
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for x in loader:
+        with accelerator.accumulate(model):
+            loss = model(x).mean()
+            if torch.isnan(loss):
+                optimizer.zero_grad()
+                {then}
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(("then", "told"), [("print(loss)", True), ("continue", False)])
+def test_gradients_of_a_micro_batch_that_is_given_up(then: str, told: bool) -> None:
+    found = check(ACCUMULATED.format(then=then), filename="train.py")
+    assert ("AMP304" in {one.code for one in found}) is told
