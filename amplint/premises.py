@@ -83,6 +83,7 @@ class Premise(enum.Enum):
     SETTING_THERE = "the configuration has the setting that switches it on"
     CALLED_OUTSIDE = "something outside this project calls the function"
     NOTHING_RAISES = "what runs before it raises no exception"
+    REFUSED_BEFORE = "the version of the library refuses what is tried before"
     TESTED = "more is meant than a test"
     MEASURED = "more is meant than to measure time or memory"
 
@@ -99,7 +100,9 @@ _SLIGHT = frozenset(
         Premise.NOTHING_RAISES,
         Premise.IMPORTS_THERE,
         Premise.CALLED_OUTSIDE,
+        Premise.REFUSED_BEFORE,
         Premise.SWITCHED_ON,
+        Premise.SETTING_THERE,
         Premise.LEFT_OFF,
         Premise.OTHER_INDEX,
         Premise.MANY,

@@ -23,7 +23,7 @@ IN_SOURCE = {
         "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_DEVICES", "_FIXED", "_LISTED", "_MAKES_DEVICE",
         "_OF_VARIABLE", "_ON_CUDA", "_TRAINS",
     ],
-    "cuda_needs.py": ["_INDENTED", "_KERNELS", "_NEEDS_CUDA"],
+    "cuda_needs.py": ["_INDENTED", "_KERNELS", "_MENTIONS_CUDA", "_NEEDS_CUDA"],
     "device_conditions.py": [
         "_AMP", "_ASKED", "_CONDITION", "_DEVICE_WORDS", "_IS_FLOAT16", "_IS_MPS", "_NOT_CPU", "_PATH", "_PRESENCE",
         "_SCALER_GIVEN",
@@ -38,6 +38,8 @@ IN_SOURCE = {
     "deepspeed.py": ["_BLOCK", "_ONE_EACH", "_PASSES_LOSS"],
     "device_types.py": ["_INDEXED"],
     "discards.py": ["_DISCARDED"],
+    "frozen.py": ["_FROZEN", "_THAWED"],
+    "stale_copies.py": ["_RECOMPUTES"],
     "display.py": ["_REAL", "_REFERENCE"],
     "divisors.py": ["_MAY_DIVIDE"],
     "evidence.py": ["_BFLOAT16", "_COMMENT", "_FLOAT16"],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.engine.expected import is_expected_to_raise
+from amplint.engine.fallbacks import is_in_fallback
 from amplint.engine.purposes import purposes, purposes_of_function
 from amplint.engine.switches import Switches
 from amplint.engine.uncalled import Uncalled
@@ -109,9 +110,11 @@ class Dispatcher:
 
     def _weighed(self, report: Report) -> Report:
         """The report, with the premises that its path is run, is called, and that what it needs is switched on."""
-        if report.rule.anywhere:
-            return report
         event = report.event
+        home = self._program.source_of(event.node)
+        refused = home is not None and is_in_fallback(home, event.node)
+        if report.rule.anywhere or refused:
+            return replace(report, premises=(*report.premises, Premise.REFUSED_BEFORE)) if refused else report
         more = [Premise.NOTHING_RAISES] if self._unreached.is_unreached(event) else []
         scaler = getattr(event, "scaler", None)
         made = scaler.created if isinstance(scaler, Scaler) else None

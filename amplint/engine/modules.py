@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from amplint.engine.switched import setting, switches_on
 from amplint.regex import regex
 from amplint.source.configs.names import YAML, is_config
 from amplint.source.files import read
@@ -33,6 +34,8 @@ _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"}
 _INSTALLS = regex(rb"(?m)^\[(?:project|build-system|tool\.poetry|metadata)\]|\bsetup\(")
 _BY_TEXT = regex(rb"\b(?:getattr|eval|exec|import_module|globals|vars|locate)\(")
 """What finds definitions by names that are text."""
+_REGISTERS = regex(rb"(?m)^[ \t]*@[\w.]*[Rr]egist|\.register\(")
+"""What lets others make what a file defines by a name that is text."""
 _DOCUMENTATION = ("doc", "docs")
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
@@ -97,6 +100,8 @@ class Query(str, enum.Enum):
     """A file with a model that enters a region, which another file imports beside this one."""
     SETS = "sets"
     """Whether something sets a setting."""
+    SWITCHES = "switches"
+    """Whether something can switch a setting on."""
     MENTIONS = "mentions"
     """Whether another file mentions a name."""
     USES = "uses"
@@ -277,8 +282,30 @@ class Modules:
 
     def sets(self, importer: str, name: str) -> bool:
         """Whether a file of the project sets, and does not only read, a setting of this name."""
-        files, setting = self._files_around(importer), _setting(name)
-        return files is None or any(setting.search(self.raw(path) or b"") for path in files)
+        files, sets = self._files_around(importer), setting(name)
+        return files is None or any(sets.search(self.raw(path) or b"") for path in files)
+
+    def switched_on(self, importer: str, name: str) -> bool:
+        """Whether a file of the project, or of one that installs it, can switch on a setting that is off.
+
+        Of Python files those count that import the file, also through others, unless that registers what it defines.
+        """
+        files = self._files_around(importer)
+        if files is None or self._is_installed(importer):
+            return True
+        scripts = set(files) if _REGISTERS.search(self.raw(importer) or b"") else self._users(importer)
+        near = (one for one in files if one in scripts or not one.endswith(".py"))
+        return any(switches_on(name, self.raw(one) or b"") for one in near)
+
+    def _users(self, path: str) -> set[str]:
+        """A file with those that import it, also through others, by the names of modules."""
+        found, new = {path}, [path]
+        others = dict(self._others(path))
+        while new:
+            imports = [_imports(one) for one in new]
+            new = [one for one, raw in others.items() if one not in found and any(by.search(raw) for by in imports)]
+            found.update(new)
+        return found
 
     def mentioned_elsewhere(self, importer: str, name: str) -> bool:
         """Whether another Python file of the project mentions a name that it does not define, or may."""
@@ -299,13 +326,15 @@ class Modules:
     def unused(self, importer: str, name: str) -> bool:
         """Whether no file of a project that cannot be installed does more with a name than to define it."""
         files = self._files_around(importer)
-        root = self._root(os.path.dirname(importer))
-        if files is None or importer not in files:
-            return False
-        if any(_INSTALLS.search(self.raw(os.path.join(root, one)) or b"") for one in _PROJECT):
+        if files is None or importer not in files or self._is_installed(importer):
             return False
         used = re.compile(rb"(?<!def )(?<!class )\b%s\b" % re.escape(name.encode()))
         return not any(used.search(self.raw(path) or b"") for path in files)
+
+    def _is_installed(self, importer: str) -> bool:
+        """Whether the project of a file can be installed, and so offers what it defines to others."""
+        root = self._root(os.path.dirname(importer))
+        return any(_INSTALLS.search(self.raw(os.path.join(root, one)) or b"") for one in _PROJECT)
 
     def importers(self, path: str, name: str) -> list[str] | None:
         """The files of a project that import a name of the module at `path`, None if there may be other uses."""
@@ -589,15 +618,6 @@ def _is_package(path: str | None) -> bool:
     return path is not None and os.path.basename(path) == "__init__.py"
 
 
-def _setting(name: str) -> re.Pattern[bytes]:
-    """What sets a setting: an assignment, a key, an option, or its name where it is not only read or passed on."""
-    one = re.escape(name.encode())
-    option = re.escape(name.encode().replace(b"_", b"-"))
-    passed = rb"[ \t]*%s\b|[^\n]*[\"']%s[\"']" % (one, one)
-    assigned = rb"\b%s[\"']?[ \t]*\]?[ \t]*[:=](?!=|%s)|--(?:%s|%s)\b" % (one, passed, one, option)
-    return re.compile(rb"%s|(?<!\.get\()(?<!, )(?<!,)[\"']%s[\"']" % (assigned, one))
-
-
 _OUTSIDE = LIBRARIES | (sys.stdlib_module_names - {"test", "code", "types", "trace", "copy"})
 
 
@@ -613,6 +633,7 @@ _WORDS: Mapping[str, Callable[[Modules, str, str], str]] = {
     Query.KERNELS: lambda modules, importer, _: modules.kernels_beside(importer) or "",
     Query.MODEL_IN_REGION: lambda modules, importer, _: modules.model_in_region(importer) or "",
     Query.SETS: lambda modules, importer, name: name if modules.sets(importer, name) else "",
+    Query.SWITCHES: lambda modules, importer, name: name if modules.switched_on(importer, name) else "",
     Query.UNUSED: lambda modules, importer, name: name if modules.unused(importer, name) else "",
     Query.IMPORTERS: lambda modules, importer, name: modules.digested(modules.importers(importer, name)),
     Query.MENTIONS: lambda modules, importer, name: name if modules.mentioned_elsewhere(importer, name) else "",
@@ -673,6 +694,10 @@ class Lookups:
     def sets(self, source: Source, name: str) -> bool:
         """Whether something in the project of `source` sets, and does not only read, a setting of this name."""
         return not source.path or bool(self._ask(source, Query.SETS, name))
+
+    def switches_on(self, source: Source, name: str) -> bool:
+        """Whether something in the project of `source` can switch on a setting that is off by default."""
+        return not source.path or bool(self._ask(source, Query.SWITCHES, name))
 
     def is_mentioned_elsewhere(self, source: Source, name: str) -> bool:
         """Whether another Python file of the project of `source` mentions a name."""

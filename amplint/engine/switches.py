@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.engine.callers import calls_of, given, parameter_of
 from amplint.premises import Premise
-from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every, target_names, walk
@@ -35,9 +36,64 @@ class Switches:
         """What has to be taken for granted if a condition around `place` is to hold, None for nothing."""
         if place not in self._known:
             source = self._program.source_of(place)
-            found = [self._off(source, test, _DEPTH) for test in _tests(source, place)] if source is not None else []
-            self._known[place] = next(filter(None, found), None)
+            tests = list(_tests(source, place)) if source is not None else []
+            found = [self._off(source, test, _DEPTH) for test in tests] if source is not None else []
+            left = [self._left_off(source, test) for test in tests] if source is not None and not any(found) else []
+            self._known[place] = next(filter(None, (*found, *left)), None)
         return self._known[place]
+
+    def _left_off(self, source: Source, test: cst.BaseExpression) -> Premise | None:
+        """The same for a parameter that is off by default, or what a constructor makes of one, by its name alone.
+
+        No call in sight of a function with such a parameter passes another value for it, whose name is not its own, and
+        there are such calls; without a parameter, another file uses what this one defines.
+        """
+        function, path = source.function_around(test), dotted(test) or ""
+        name = path.removeprefix("self.")
+        if function is None or "." in name or not name:
+            return None
+        if path != name:
+            cls = next((one for one in source.ancestors(function) if isinstance(one, cst.ClassDef)), None)
+            found = _bound(cls, path) if cls is not None else []
+            off = bool(found) and all(_is_off_by_name(source, one, name) for one in found)
+        else:
+            off = not _bound(function.body, name) and parameter_of(function, name) is not None
+        if not off or self._program.switches_on(name):
+            return None
+        functions = [
+            one for chunk in source.chunks if name in chunk.words for one in every(chunk.module, cst.FunctionDef)
+        ]
+        taking = [one for one in functions if parameter_of(one, name) is not None]
+        names = [] if taking else [chunk.name for chunk in source.chunks if chunk.name is not None]
+        used = bool(taking) or any(map(self._program.is_used_elsewhere, names))
+        return Premise.SWITCHED_ON if used and all(self._is_left_off(source, one, name) for one in taking) else None
+
+    def _is_left_off(self, source: Source, function: cst.FunctionDef, name: str) -> bool:
+        """Whether a parameter is off by default, and calls in sight pass nothing else for it than what has its name."""
+        parameter = parameter_of(function, name)
+        owner = next(iter(source.ancestors(source.parent(function) or function)), None)
+        named = owner if isinstance(owner, cst.ClassDef) and function.name.value == "__init__" else function
+        calls = calls_of(self._program, source, named.name.value)
+        if parameter is None or parameter[1].default is None or source.code(parameter[1].default) not in _OFF:
+            return False
+        position = parameter[0] - isinstance(owner, cst.ClassDef)
+        for home, call in calls or ():
+            placed = [one for one in call.args if one.keyword is None]
+            passed = placed[position].value if position < len(placed) else None
+            kept = passed is None or home.code(passed) in {*_OFF, name, f"self.{name}"}
+            if any(one.star for one in call.args) or not (kept or self._is_other_left_off(home, passed)):
+                return False
+        return bool(calls)
+
+    def _is_other_left_off(self, source: Source, passed: cst.BaseExpression | None) -> bool:
+        """Whether what is passed on under another name is a parameter that nothing switches on either."""
+        function = source.function_around(passed) if isinstance(passed, cst.Name) else None
+        if function is None or not isinstance(passed, cst.Name):
+            return False
+        _, param = parameter_of(function, passed.value) or (0, None)
+        default = param.default if param is not None else None
+        off = default is not None and source.code(default) in _OFF
+        return off and not self._program.switches_on(passed.value)
 
     def _off(self, source: Source, value: cst.BaseExpression, depth: int) -> Premise | None:
         """The premise under which an expression is true, None if it may be or that is not seen."""
@@ -45,14 +101,16 @@ class Switches:
             return Premise.SWITCHED_ON
         if isinstance(value, cst.Call):
             name = _read(value)
-            return Premise.SETTING_THERE if name is not None and not self._program.sets(name) else None
+            if name is None or not self._program.sets(name):
+                return Premise.SETTING_THERE if name is not None else None
+            return Premise.SWITCHED_ON if not self._program.switches_on(name) else None
         function = source.function_around(value)
         if isinstance(value, cst.Attribute):
             return self._off_attribute(source, value, depth)
         if not isinstance(value, cst.Name):
             return None
         bound = _bound(function or source.chunk_of(value).module, value.value)
-        parameter = _parameter(function, value.value) if function is not None else None
+        parameter = parameter_of(function, value.value) if function is not None else None
         if parameter is None or bound:
             only = bound[0] if len(bound) == 1 and parameter is None else None
             return self._off(source, only, depth - 1) if only is not None and depth > 0 else None
@@ -77,44 +135,25 @@ class Switches:
         method = isinstance(owner, cst.ClassDef)
         named = owner if isinstance(owner, cst.ClassDef) and function.name.value == "__init__" else function
         name = named.name.value
-        calls = self._calls(source, name) if depth >= 0 and not function.decorators else None
+        calls = calls_of(self._program, source, name) if depth >= 0 and not function.decorators else None
         if not calls or named.decorators:
             return None
-        given = [(home, _given(call, position - method, param)) for home, call in calls]
-        given = [(source if value is param.default else home, value) for home, value in given]
-        found = [self._off(home, value, depth) if value is not None else None for home, value in given]
+        passed = [(home, given(call, position - method, param)) for home, call in calls]
+        passed = [(source if value is param.default else home, value) for home, value in passed]
+        found = [self._off(home, value, depth) if value is not None else None for home, value in passed]
         premises = [premise for premise in found if premise is not None]
         return min(premises, key=lambda one: one.weight) if len(premises) == len(found) else None
 
-    def _calls(self, source: Source, name: str) -> list[tuple[Source, cst.Call]] | None:
-        """The calls of a name of `source`, in the program and in what imports it, None if it has other uses."""
-        importers = self._program.importers(name) if source is self._program.main else []
-        chunks = [*self._program.chunks, *(chunk for one in importers or () for chunk in one.chunks)]
-        found: list[tuple[Source, cst.Call]] = []
-        for chunk in dict.fromkeys(chunks) if importers is not None else ():
-            for call in every(chunk.module, cst.Call) if name in chunk.words else ():
-                if any(last_name(one.value) == name for one in call.args):
-                    return None
-                if last_name(call.func) == name:
-                    found.append((chunk.source, call))
-        return found
 
-
-def _given(call: cst.Call, position: int, param: cst.Param) -> cst.BaseExpression | None:
-    """What a call passes for the parameter at a position, its default if nothing; None if that is not seen."""
-    if any(argument.star for argument in call.args):
-        return None
-    named = [one.value for one in call.args if one.keyword is not None and one.keyword.value == param.name.value]
-    placed = [one.value for one in call.args if one.keyword is None][position : position + 1]
-    return next(iter((*named, *placed)), param.default)
-
-
-def _parameter(function: cst.FunctionDef, name: str) -> tuple[int, cst.Param] | None:
-    """The position and the parameter of this name."""
-    params = [*function.params.posonly_params, *function.params.params]
-    found = ((position, one) for position, one in enumerate(params) if one.name.value == name)
-    others = ((len(params), one) for one in function.params.kwonly_params if one.name.value == name)
-    return next(iter((*found, *others)), None)
+def _is_off_by_name(source: Source, value: cst.BaseExpression, name: str) -> bool:
+    """Whether a value is off as long as nothing switches on what has this name."""
+    if isinstance(value, cst.Call):
+        return (_read(value) or "").rpartition(".")[2] == name
+    if not isinstance(value, cst.Name):
+        return False
+    function = source.function_around(value)
+    own = value.value == name and function is not None and parameter_of(function, name) is not None
+    return own or value.value in _OFF
 
 
 def _bound(scope: cst.CSTNode, path: str) -> list[cst.BaseExpression]:

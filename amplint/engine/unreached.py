@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import builtins
-import itertools
 import re
 import symtable
 import warnings
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING, TypeAlias
 
+from amplint.engine.before import SCOPES, before, latest
+from amplint.engine.lacking import Lacking
+from amplint.engine.unbound import is_unbound
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import children, every, target_names
-from amplint.torchlib.wrappers import WRAPPED
+from amplint.source.tree import children, every
 
 if TYPE_CHECKING:
     from amplint.semantics.events import Event
@@ -24,20 +24,17 @@ if TYPE_CHECKING:
 
 _DEPTH = 3
 """The number of calls within calls, and of bases of a class, that are followed."""
-_BLOCKS = (cst.IndentedBlock, cst.Module)
-_SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
+_MOVES = frozenset({"to", "cuda", "cpu", "float", "half", "bfloat16", "train", "eval", "requires_grad_"})
+"""Methods of a model that return it."""
 _LEAVING = (cst.Return, cst.Raise, cst.Continue, cst.Break)
-_LATER = (*_SCOPES, cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
+_LATER = (*SCOPES, cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
 """What is not evaluated where it stands, or perhaps never."""
-_BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName)
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break, cst.Yield, cst.Await)
 _OPEN = regex(
     r"(?<![.\w])(?:globals\(\)|(?:locals|vars)\(\)[.\[]|setattr\(|exec\(|eval\()"
     r"|__builtins__|\bbuiltins\b|# <ipython"
 )
 """What binds names that a text does not show."""
-_CALLED = regex(r"\b(\w+)[ \t]*=[ \t]*(?:\w+\.){0,9}(\w+)\(")
-"""A variable, and what is called for its value."""
 _ALWAYS_THERE = frozenset(
     {*dir(builtins), "__file__", "__path__", "__annotations__", "exit", "quit", "WindowsError"}
     | {"get_ipython", "display", "profile", "reveal_type"}
@@ -53,16 +50,18 @@ class Unreached:
 
     What runs before a place whenever it is reached are the statements above it in the blocks around it, in its function
     and in those that lead to it. A call raises if a function or class of the project lacks a parameter for what it is
-    given, or is not given what it requires; a call of a function that always makes such a call raises as well. So does
-    a name that nothing binds, in a file that is no excerpt, and an attribute that the wrapper of a model lacks. Behind
-    a block that leaves where a function has returned None nothing runs if that is all that the function can return.
+    given, or is not given what it requires, and so does a call of a function that always makes such a call. So does a
+    name that nothing binds, in a file that is no excerpt, a variable that nothing has bound yet, and an attribute that
+    an object lacks. Behind a block that leaves where a function has returned None nothing runs if that is all that the
+    function can return.
     """
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._behind: dict[cst.CSTNode, bool] = {}
-        self._bodies: dict[tuple[Chunk, int], bool] = {}
+        self._bodies: dict[tuple[cst.FunctionDef, int], bool] = {}
         self._names: dict[Source, _Names | None] = {}
+        self._lacking = Lacking(program)
 
     def is_unreached(self, event: Event) -> bool:
         """Whether an exception precedes the node of `event`, or a call that leads to it.
@@ -96,8 +95,8 @@ class Unreached:
             source = self._program.source_of(place)
             self._behind[place] = False
             self._behind[place] = source is not None and any(
-                self._raises(source, before, _DEPTH) or self._leaves(source, before)
-                for before in _before(source, place)
+                self._raises(source, earlier, _DEPTH) or self._leaves(source, earlier)
+                for earlier in before(source, place)
             )
         return self._behind[place]
 
@@ -109,7 +108,7 @@ class Unreached:
         last = [one for one in getattr(statement.body, "body", ())[-1:] if isinstance(one, cst.SimpleStatementLine)]
         if name is None or not any(isinstance(one, _LEAVING) for line in last for one in line.body):
             return False
-        value = _latest(source, statement, name)
+        value = latest(source, statement, name)
         called = dotted(value.func) if isinstance(value, cst.Call) else None
         target = self._program.resolve(source, called) if called is not None else None
         return isinstance(target, Chunk) and self._returns_none(target)
@@ -142,31 +141,20 @@ class Unreached:
     def _evaluation_raises(self, source: Source, node: cst.CSTNode, depth: int) -> bool:
         """Whether an expression or a small statement always raises an exception."""
         names = self._names_of(source)
-        function = next((one for one in source.ancestors(node) if isinstance(one, _SCOPES)), None)
+        function = next((one for one in source.ancestors(node) if isinstance(one, SCOPES)), None)
         table = names.table(function) if names is not None else None
         if names is None or table is None:
             return False
         for one in _evaluated(node):
             if isinstance(one, cst.Call):
-                raises = self._call_raises(source, names, table, one, depth)
+                raises = self._call_raises(source, names, table, one, depth) or self._run_raises(source, one, depth)
             elif isinstance(one, cst.Attribute):
-                raises = self._attribute_raises(source, one)
+                raises = self._lacking.is_lacking(source, one)
             else:
-                raises = isinstance(one, cst.Name) and names.lacks(table, one.value)
+                raises = isinstance(one, cst.Name) and (names.lacks(table, one.value) or is_unbound(source, one))
             if raises:
                 return True
         return False
-
-    def _attribute_raises(self, source: Source, node: cst.Attribute) -> bool:
-        """Whether an attribute is read from a wrapper of a model that has none of this name."""
-        name = node.attr.value
-        if not isinstance(node.value, cst.Name) or name.startswith("_") or node.value.value not in _wrapping(source):
-            return False
-        value = _latest(source, node, node.value.value)
-        called = dotted(value.func) if isinstance(value, cst.Call) else None
-        there = WRAPPED.get(qualified(source, called)) if called is not None else None
-        is_set = rf"\bsetattr\(|\b{re.escape(node.value.value)}\.{re.escape(name)}[ \t]*=(?!=)"
-        return there is not None and name not in there and re.search(is_set, source.text) is None
 
     def _call_raises(self, source: Source, names: _Names, table: _Table, call: cst.Call, depth: int) -> bool:
         name = dotted(call.func)
@@ -182,6 +170,43 @@ class Unreached:
             raises = not _takes(definition.params, call, bound=0) or self._body_raises(target, definition, depth - 1)
         other = self._names_of(target.source) if raises else None
         return other is not None and names.binds_once(root) and other.binds_once(definition.name.value)
+
+    def _run_raises(self, source: Source, call: cst.Call, depth: int) -> bool:
+        """Whether a call of an object of the project, or of a method of one, always raises an exception."""
+        found = self._method(source, call.func)
+        if found is None or depth <= 0:
+            return False
+        chunk, method = found
+        return not _takes(method.params, call, bound=1) or self._body_raises(chunk, method, depth - 1)
+
+    def _method(self, source: Source, called: cst.BaseExpression) -> tuple[Chunk, cst.FunctionDef] | None:
+        """The method that a call runs: of an object that one assignment makes here, or of `self` without subclasses."""
+        owner, name = (called.value, called.attr.value) if isinstance(called, cst.Attribute) else (called, "forward")
+        if not isinstance(owner, cst.Name) or name.startswith("_"):
+            return None
+        if owner.value == "self":
+            cls = next((one for one in source.ancestors(called) if isinstance(one, cst.ClassDef)), None)
+            derived = cls is not None and any(_derives(one, cls.name.value) for one in self._program.sources)
+            home = source.chunk_of(called)
+            if cls is None or derived or name == "forward" or _definition(home) is not cls:
+                return None
+            if source is not self._program.main or self._program.is_mentioned_elsewhere(name):
+                return None
+            methods = [one for one in cls.body.body if isinstance(one, cst.FunctionDef) and one.name.value == name]
+            bound = re.search(rf"\bself\.{re.escape(name)}[ \t]*=(?!=)|setattr\(", home.text) is not None
+            return (home, methods[0]) if len(methods) == 1 and not methods[0].decorators and not bound else None
+        made = latest(source, called, owner.value)
+        while isinstance(made, cst.Call) and isinstance(made.func, cst.Attribute) and made.func.attr.value in _MOVES:
+            made = made.func.value
+        made_by = dotted(made.func) if isinstance(made, cst.Call) else None
+        target = self._program.resolve(source, made_by) if made_by is not None else None
+        definition = _definition(target) if isinstance(target, Chunk) else None
+        if not isinstance(target, Chunk) or not isinstance(definition, cst.ClassDef):
+            return None
+        methods = [one for one in definition.body.body if isinstance(one, cst.FunctionDef) and one.name.value == name]
+        alone = len(methods) == 1 and not methods[0].decorators and not definition.keywords
+        is_model = any((dotted(one.value) or "").endswith("Module") for one in definition.bases)
+        return (target, methods[0]) if alone and (called is not owner or is_model) else None
 
     def _constructor(self, chunk: Chunk, cls: cst.ClassDef, depth: int = _DEPTH) -> cst.FunctionDef | None:
         """The constructor of a class, its own or that of its only base in the project."""
@@ -202,11 +227,13 @@ class Unreached:
         """Whether each call of a function that takes its arguments raises an exception."""
         if depth < 0 or function.asynchronous is not None:
             return False
-        if (chunk, depth) not in self._bodies:
-            self._bodies[chunk, depth] = False
+        if (function, depth) not in self._bodies:
+            self._bodies[function, depth] = False
             makes_generator = any(every(function.body, cst.Yield))
-            self._bodies[chunk, depth] = not makes_generator and self._block_raises(chunk.source, function.body, depth)
-        return self._bodies[chunk, depth]
+            self._bodies[function, depth] = not makes_generator and self._block_raises(
+                chunk.source, function.body, depth
+            )
+        return self._bodies[function, depth]
 
     def _names_of(self, source: Source) -> _Names | None:
         if source not in self._names:
@@ -324,11 +351,9 @@ def _definition(chunk: Chunk) -> cst.FunctionDef | cst.ClassDef | None:
     return found if found is not None and not found.decorators else None
 
 
-def qualified(source: Source, name: str) -> str:
-    """The full name of what a file imports under a dotted name."""
-    root, dot, rest = name.partition(".")
-    one = source.imports.get(root)
-    return f"{one.module}{'.' if one.name else ''}{one.name}{dot}{rest}" if one is not None else name
+def _derives(source: Source, name: str) -> bool:
+    """Whether a file has a class that derives from one of this name."""
+    return re.search(rf"\bclass[ \t]+\w+[ \t]*\([^)]*\b{re.escape(name)}\b", source.text) is not None
 
 
 def _is_none(value: cst.BaseExpression | None) -> bool:
@@ -344,53 +369,6 @@ def _tested_for_none(test: cst.BaseExpression) -> str | None:
         other = test.comparisons[0]
         value = test.left if isinstance(other.operator, cst.Is) and _is_none(other.comparator) else None
     return value.value if isinstance(value, cst.Name) else None
-
-
-@cached_per_file
-def _wrapping(source: Source) -> frozenset[str]:
-    """The variables that a file assigns wrappers of models to, by the look of its text."""
-    bound = {one.bound for one in source.imports.values() if f"{one.module}.{one.name}" in WRAPPED}
-    known = bound | {name.rpartition(".")[2] for name in WRAPPED}
-    return frozenset(target for target, called in _CALLED.findall(source.text) if called in known)
-
-
-def _latest(source: Source, place: cst.CSTNode, name: str) -> cst.BaseExpression | None:
-    """The value that a variable has at `place`: that of the assignment in front of it, None if another can be."""
-    for block in _blocks_before(source, place):
-        for statement in reversed(block):
-            if name in _bound_in(statement):
-                small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
-                only = small[0] if len(small) == 1 else None
-                return only.value if isinstance(only, cst.Assign) and len(only.targets) == 1 else None
-    return None
-
-
-def _bound_in(statement: cst.CSTNode) -> Iterator[str]:
-    """The variables that the statements in and below `statement` bind, but for those that imports bind."""
-    for node in every(statement, *_BINDING):
-        if isinstance(node, cst.Assign):
-            for one in node.targets:
-                yield from target_names(one.target)
-        elif isinstance(node, cst.AsName):
-            yield from target_names(node.name)
-        elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For)):
-            yield from target_names(node.target)
-
-
-def _before(source: Source, place: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The statements that run before `place` whenever that does, in its function."""
-    return (statement for block in _blocks_before(source, place) for statement in block)
-
-
-def _blocks_before(source: Source, place: cst.CSTNode) -> Iterator[Sequence[cst.CSTNode]]:
-    """The same, by the blocks around `place`, the innermost first."""
-    inner = place
-    for above in source.ancestors(place):
-        if isinstance(above, _BLOCKS):
-            yield list(itertools.takewhile(lambda one, last=inner: one is not last, above.body))  # type: ignore[misc]
-        if isinstance(above, _SCOPES):
-            return
-        inner = above
 
 
 def _heads(statement: cst.CSTNode) -> Iterable[cst.CSTNode]:

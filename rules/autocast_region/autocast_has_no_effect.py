@@ -166,6 +166,10 @@ class AutocastHasNoEffect(Rule):
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
         device = f"torch.device({event.name})" if event.chosen is not None else "x.device"
         advice = f"Pass the type of that device: `{call}{device}.type{_other_arguments(event)})`."
+        if event.to_numpy:
+            advice = (
+                f'Pass enabled={device}.type == "{event.device}": NumPy refuses the bfloat16 of the CPU\'s regions.'
+            )
         return self.report(
             event,
             message,

@@ -70,7 +70,7 @@ class DeviceFixed(Event):
     `name` is the expression of that device, or the code that runs on its caller's device if none is `chosen`. A call
     that `asks` constructs nothing: it queries the dtype of the regions for that device. One chosen by what is
     `by_availability` is for CUDA on every machine that has it, and one that is `listed` for the CPU on all devices that
-    the list `chosen` leaves out.
+    the list `chosen` leaves out. What is computed there goes on `to_numpy`, as far as the function around shows.
     """
 
     device: str
@@ -80,6 +80,7 @@ class DeviceFixed(Event):
     asks: bool = False
     by_availability: bool = False
     listed: bool = False
+    to_numpy: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

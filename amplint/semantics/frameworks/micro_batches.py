@@ -45,6 +45,7 @@ _EVENTS = frozenset(
 _COUNTS_ITSELF = frozenset({"deepspeed_plugin", "DeepSpeedPlugin"})
 _SETS_STEPS = frozenset({_STEPS, "gradient_accumulation_plugin", "deepspeed_plugin"})
 """Arguments that say how many micro-batches a window has."""
+_ENDS_ROUND = (cst.Continue, cst.Break, cst.Return, cst.Raise)
 _SYNCED = "sync_gradients"
 """An attribute of the manager: true in all micro-batches where nothing enters its windows."""
 _ENTERS = regex(rf"\.{WINDOW}\(|\bno_sync\b")
@@ -234,8 +235,16 @@ class MicroBatches(Tracker):
                     self._emit_cleared(state, one, cleared, one.cleared[cleared], one.backward[cleared], call.node)
             elif symbol in one.models and one.passed is not None and one.step is not None:
                 self._emit_cleared(state, one, symbol, call.node, one.passed, one.step)
-            elif symbol not in one.stepped and symbol not in one.backward:
+            elif symbol not in one.stepped and symbol not in one.backward and not self._is_given_up(call.node):
                 one.cleared[symbol] = call.node
+
+    def _is_given_up(self, node: cst.CSTNode) -> bool:
+        """Whether the block around a call ends the round, so that no backward pass of this micro-batch follows."""
+        source = self.machine.program.source_of(node)
+        above = source.ancestors(node) if source is not None else ()
+        block = next((one for one in above if isinstance(one, cst.IndentedBlock)), None)
+        last = block.body[-1:] if block is not None else ()
+        return any(isinstance(one, cst.SimpleStatementLine) and isinstance(one.body[-1], _ENDS_ROUND) for one in last)
 
     def _emit_cleared(
         self, state: State, one: _Block, owner: int, cleared: cst.Call, backward: cst.CSTNode, step: cst.CSTNode

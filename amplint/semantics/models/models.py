@@ -30,6 +30,7 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.frozen import is_frozen
 from amplint.semantics.reading.scopes import MODEL, dotted, last_name, model_names
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.innermost import innermost
@@ -220,6 +221,9 @@ def forward(
     weights = state[ModelStates].known.get(root(machine, symbol), Model())
     statistics = bool(weights.half or weights.bfloat16) and norms.keeps_statistics(machine, state, model)
     purpose, named = _purpose(machine, training, gradients)
+    home = machine.program.source_of(node) if purpose is Purpose.TRAINING else None
+    if home is not None and is_frozen(home, dotted(path) or ""):
+        purpose = Purpose.UNKNOWN  # it takes part in the training of another model
     seen = isinstance(model, (Instance, Module))
     autocast = recipe(machine, state, model)
     if autocast is Recipe.OFF and purpose is Purpose.EVALUATION and not seen and _may_be_in_region(machine):

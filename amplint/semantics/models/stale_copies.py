@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 
 from amplint.premises import Premise
+from amplint.regex import regex
 from amplint.semantics.events import OutdatedForward, StaleForward
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, model_guesses
@@ -36,6 +37,8 @@ from amplint.source.source import Chunk
 from amplint.torchlib.methods import CHANGES_WEIGHTS, CLEARS_COPIES, LOADS_WEIGHTS, SWITCHES_COPIES, TAKES_VECTOR
 
 _FREEZE, _FLAG = "requires_grad_", "requires_grad"
+_RECOMPUTES = regex(r"utils\.checkpoint\b|gradient_checkpointing_enable\(|\benable_gradient_checkpointing\(")
+"""Code that runs a segment again in the backward pass: a region of its own ends there, and with it the copies."""
 _WORDS = CHANGES_WEIGHTS | {LOADS_WEIGHTS, TAKES_VECTOR.rpartition(".")[2], _FREEZE, _FLAG}
 
 
@@ -202,7 +205,8 @@ class StaleCopies(Tracker):
             return
         if stored_in(self.machine, state, symbol_of(self.machine, model)) is not None:
             return
-        for step in [step for step in state[KeptCopies].steps if step[1] == symbol]:
+        recomputes = any(_RECOMPUTES.search(source.text) for source in self.machine.program.sources)
+        for step in [step for step in state[KeptCopies].steps if step[1] == symbol and not recomputes]:
             node, _, premises = step
             guesses = model_guesses(self.machine, state, model, path)
             self.machine.emit(state, OutdatedForward, call.node, step=node, premises=premises, guesses=guesses)

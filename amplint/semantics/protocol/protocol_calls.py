@@ -240,8 +240,8 @@ def _scaler_method(
     machine: Machine, state: State, node: cst.Call, scaler: Scaler, name: str, arguments: Arguments
 ) -> Value:
     machine.idle.add(node)
-    if scaler.created is None:
-        assume(machine, state, scaler, True)  # None has no such method
+    if scaler.created is None and name != "is_enabled":
+        assume(machine, state, scaler, True)  # None has no such method; a condition can ask one that is not None
     if name == "scale":
         return passes.scale(machine, state, node, scaler, arguments)
     if name == "unscale_":

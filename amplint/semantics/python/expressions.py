@@ -40,6 +40,7 @@ from amplint.source.tree import children, walk
 
 MOST_CONTEXTS = 4
 """Maximum size of a dictionary of contexts whose values are kept apart."""
+_READS = frozenset({"getattr", "hasattr", "isinstance"})
 LONG_CHAIN = 8
 """Of a condition with more parts only these are remembered, and not what the whole came to."""
 
@@ -109,8 +110,20 @@ def _is_long(node: cst.BaseExpression) -> bool:
 
 @cached_per_file
 def _may_have_effects(node: cst.BaseExpression) -> bool:
-    """Whether a condition does more than compare names and attributes."""
-    return any(isinstance(inner, (cst.Call, cst.NamedExpr, cst.Await, cst.Yield)) for inner in walk(node))
+    """Whether a condition does more than compare names and attributes, and ask an object for what it is."""
+    return any(
+        isinstance(inner, (cst.NamedExpr, cst.Await, cst.Yield)) or (isinstance(inner, cst.Call) and not _asks(inner))
+        for inner in walk(node)
+    )
+
+
+def _asks(call: cst.Call) -> bool:
+    """Whether a call reads an attribute, or is one of a method such as `is_enabled()`, by its name."""
+    if isinstance(call.func, cst.Call):
+        return not call.args and _asks(call.func)
+    if isinstance(call.func, cst.Attribute):
+        return not call.args and call.func.attr.value.startswith("is_")
+    return isinstance(call.func, cst.Name) and call.func.value in _READS
 
 
 def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Value) -> None:

@@ -18,11 +18,18 @@ from amplint.torchlib.names import CUDA_ALONE
 if TYPE_CHECKING:
     from amplint.semantics.reading.program import Program
 
+_QUANTIZED = frozenset({"load_in_4bit", "load_in_8bit"})
+"""Keywords that load weights for the kernels of bitsandbytes."""
 _NEEDS_CUDA = regex(
     rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.{{0,200}}cuda|raise\b|flash_attention"
+    rf"|{'|'.join(sorted(_QUANTIZED))}"
 )
-_KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
+_KERNELS = regex(
+    r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda|unsloth|bitsandbytes|transformer_engine"
+    r"|tinycudann|selective_scan_cuda|spconv|torchsparse|nvdiffrast|tutel|vllm)\b"
+)
 """Modules that need CUDA."""
+_MENTIONS_CUDA = regex(r"cuda|flash_attention|load_in_[48]bit")
 _INDENTED = regex(r"(?m)^[ \t][^\n]*")
 
 
@@ -38,11 +45,20 @@ def file_needs_cuda(source: Source) -> bool:
 
 
 def is_kept_to_cuda(program: Program) -> bool:
-    """Whether a file that the linted one reaches compiles CUDA code, or a class that it makes raises without CUDA."""
-    if any(_compiles_cuda(source.text) for source in program.sources):
+    """Whether a file that the linted one reaches needs CUDA: it compiles code for it, or imports kernels for it alone.
+
+    So does one that makes an object of a class which raises without CUDA.
+    """
+    reached = (source for source in program.sources if source is not program.main)
+    if any(_compiles_cuda(source.text) for source in program.sources) or any(map(_needs_kernels, reached)):
         return True
     made = {one for chunk in program.main.chunks for one in program.mentions.get(chunk, ()) if one.is_class}
     return any(chunk_needs_cuda(one) and _constructor_needs_cuda(one) for one in made)
+
+
+@cached_per_file
+def _needs_kernels(source: Source) -> bool:
+    return has_kernels(source, needed=True)
 
 
 def _compiles_cuda(text: str) -> bool:
@@ -98,7 +114,7 @@ def _asks_for_gpus(call: cst.Call) -> bool:
 @cached_per_chunk
 def chunk_needs_cuda(chunk: Chunk) -> bool:
     """Whether `chunk` raises on a machine without CUDA, irrespective of its arguments."""
-    if ("cuda" not in chunk.text and "flash_attention" not in chunk.text) or not _NEEDS_CUDA.search(chunk.code):
+    if not _MENTIONS_CUDA.search(chunk.text) or not _NEEDS_CUDA.search(chunk.code):
         return False
     return needs_cuda(chunk.source, chunk.module)
 
@@ -123,7 +139,11 @@ def _runs_on_cuda(call: cst.Call) -> bool:
     if name == "cuda" or (name in CUDA_ALONE and path.startswith("torch.cuda.")):
         return True
     named = [argument for argument in call.args if name in ("to", "device") or keyword_of(argument) == "device"]
+    named += [argument for argument in call.args if keyword_of(argument) == "device_map"]
     kernels = [argument for argument in call.args if keyword_of(argument) == "attn_implementation"]
-    return any(leading_text(argument.value).startswith("cuda") for argument in named) or any(
-        leading_text(argument.value).startswith("flash_attention") for argument in kernels
+    quantized = (argument for argument in call.args if keyword_of(argument) in _QUANTIZED)
+    return (
+        any(leading_text(argument.value).startswith("cuda") for argument in named)
+        or any(leading_text(argument.value).startswith("flash_attention") for argument in kernels)
+        or any(dotted(argument.value) == "True" for argument in quantized)
     )

@@ -58,6 +58,9 @@ class Around(Protocol):
     def sets(self, source: Source, name: str) -> bool:
         """Whether something in the project of `source` sets, and does not only read, a setting of this name."""
 
+    def switches_on(self, source: Source, name: str) -> bool:
+        """Whether something in the project of `source` can switch on a setting that is off by default."""
+
     def is_mentioned_elsewhere(self, source: Source, name: str) -> bool:
         """Whether another Python file of the project of `source` mentions a name."""
 
@@ -147,6 +150,10 @@ class Program:
     def sets(self, name: str) -> bool:
         """Whether something can set a setting of this name: in the project, or if that is not known."""
         return self._around is None or self._around.sets(self.main, name)
+
+    def switches_on(self, name: str) -> bool:
+        """Whether something can switch on a setting that is off by default: in the project, or if that is not known."""
+        return self._around is None or self._around.switches_on(self.main, name)
 
     def is_mentioned_elsewhere(self, name: str) -> bool:
         """Whether another file of the project can mention a name."""

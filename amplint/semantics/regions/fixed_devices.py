@@ -26,6 +26,7 @@ from amplint.semantics.values.values import FALSE, Autocast, Const, Ref, Scaler,
 from amplint.semantics.words import NAMED_DEVICE
 from amplint.source import syntax as cst
 from amplint.source.source import Source
+from amplint.source.tree import every
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SHARDED_SCALER, SUCCESSORS
 
 _ASKS, _ASKS_CUDA = Ref("torch.get_autocast_dtype"), Ref("torch.get_autocast_gpu_dtype")
@@ -75,6 +76,7 @@ class FixedDevices(Tracker):
             self.machine.emit(
                 state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, guesses=guesses,
                 scaler=isinstance(result, Scaler), premises=device_premises(source),
+                to_numpy=not isinstance(result, Scaler) and _goes_to_numpy(source, call.node),
             )  # fmt: skip
         elif self.machine.assumes:
             self._suppose(state, call, source, device, isinstance(result, Scaler))
@@ -146,6 +148,13 @@ def _function_around(source: Source, node: cst.CSTNode) -> str:
     functions = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
     names = [above.name.value for above in functions[:2] if above is functions[0] or isinstance(above, cst.ClassDef)]
     return ".".join(reversed(names))
+
+
+def _goes_to_numpy(source: Source, node: cst.CSTNode) -> bool:
+    """Whether the function around a region converts tensors to NumPy, without a conversion to float32 before."""
+    function = source.function_around(node)
+    calls = every(function, cst.Call) if function is not None else ()
+    return any(last_name(call.func) == "numpy" and ".float()" not in source.code(call.func) for call in calls)
 
 
 def _device(call: Call) -> str | None:

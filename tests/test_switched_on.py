@@ -1,0 +1,107 @@
+"""Segments and steps under settings that nothing in a project switches on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amplint.engine.switched import switches_on
+from tests.test_unreached import lint
+
+NAME = "use_checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [
+        ("def make(a, use_checkpoint=False):", False),
+        ("    use_checkpoint: bool = False,", False),
+        ("    use_checkpoint: Optional[bool] = None)", False),
+        ("self.use_checkpoint = use_checkpoint", False),
+        ("Block(use_checkpoint=self.use_checkpoint)", False),
+        ("Block(use_checkpoint=config.get('use_checkpoint', False))", False),
+        ("if self.use_checkpoint:", False),
+        ("Block(use_checkpoint=use_checkpoint, b=2)", False),
+        ("Block(use_checkpoint=True)", True),
+        ("Block(use_checkpoint=args.checkpoint)", True),
+        ("use_checkpoint: true", True),
+        ("use_checkpoint: false", True),
+        ('{"use_checkpoint": false}', True),
+        ("use_checkpoint: bool = False", True),
+        ("parser.add_argument('--use-checkpoint')", True),
+        ("# use_checkpoint=True", False),
+    ],
+)
+def test_what_switches_a_setting_on(text: str, on: bool) -> None:
+    assert switches_on(NAME, text.encode()) is on
+
+
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [
+        ("module.gradient_checkpointing = value", False),
+        ('"gradient_checkpointing": false', False),
+        ("model.gradient_checkpointing_enable()", True),
+        ("TrainingArguments(gradient_checkpointing=True)", True),
+        ("`config.gradient_checkpointing=True` is not used", False),
+    ],
+)
+def test_what_switches_on_the_attribute_of_a_library(text: str, on: bool) -> None:
+    assert switches_on("gradient_checkpointing", text.encode()) is on
+
+
+BLOCKS = """
+import torch
+from torch.utils.checkpoint import checkpoint
+
+
+class Blocks(torch.nn.Module):
+    def __init__(self, size, use_checkpoint=False, kind=1):
+        super().__init__()
+        self.block = torch.nn.Linear(size, size)
+        self.use_checkpoint = use_checkpoint
+
+    def forward(self, x):
+        if self.use_checkpoint:
+            x = checkpoint(self.block, x)
+        return x
+"""
+NET = "from blocks import Blocks\n\n\ndef make(config):\n    return Blocks(4, use_checkpoint=config.use_checkpoint)\n"
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ({}, True),
+        ({"net.py": "from blocks import Blocks\n\n\ndef make():\n    return Blocks(4, use_checkpoint=False)\n"}, False),
+        ({"net.py": "from blocks import Blocks\n\n\ndef make():\n    return Blocks(4, use_checkpoint=True)\n"}, True),
+        ({"net.py": "from blocks import Blocks\n\n\ndef make(some):\n    return Blocks(4, some)\n"}, True),
+        ({"net.py": NET, "config.yaml": "model:\n  use_checkpoint: true\n"}, True),
+        ({"net.py": NET, "pyproject.toml": "[project]\nname = 'blocks'\n"}, True),
+        ({"net.py": NET, "other.py": "from timm import Blocks\n\nblocks = Blocks(4, use_checkpoint=True)\n"}, False),
+    ],
+)
+def test_segments_under_a_setting_that_is_off(tmp_path: Path, others: dict[str, str], told: bool) -> None:
+    files = {"blocks.py": BLOCKS, **others}
+    assert bool(lint(tmp_path, files, "blocks.py", "AMP603")) is told
+
+
+@pytest.mark.parametrize(
+    ("tried", "caught", "told"),
+    [
+        ("out = checkpoint(run, x, use_reentrant=False)", "TypeError", False),
+        ("out = other(run, x)", "TypeError", True),
+        ("out = checkpoint(run, x, use_reentrant=False)", "Exception", True),
+        ("out = checkpoint(run, x, use_reentrant=False)", "(TypeError, ValueError)", True),
+        ("from torch.utils.checkpoint import other", "ImportError", False),
+        ("import apex", "ImportError", True),
+    ],
+)
+def test_what_runs_where_another_version_has_refused(tmp_path: Path, tried: str, caught: str, told: bool) -> None:
+    script = (
+        "import torch\nfrom torch.utils.checkpoint import checkpoint\n\n\n"
+        f"def segment(run, x):\n    try:\n        {tried}\n    except {caught}:\n        out = checkpoint(run, x)\n"
+        "    return out\n"
+    )
+    assert bool(lint(tmp_path, {"blocks.py": script}, "blocks.py", "AMP603")) is told
