@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
 from amplint.source.tree import every, target_names
 
@@ -25,8 +28,13 @@ def latest(source: Source, place: cst.CSTNode, name: str) -> cst.BaseExpression 
     return None
 
 
-def bound_in(statement: cst.CSTNode) -> Iterator[str]:
+@cached_per_file
+def bound_in(statement: cst.CSTNode) -> frozenset[str]:
     """The variables that the statements in and below `statement` bind, but for those that imports bind."""
+    return frozenset(_bound_in(statement))
+
+
+def _bound_in(statement: cst.CSTNode) -> Iterator[str]:
     for node in every(statement, *_BINDING):
         if isinstance(node, cst.Assign):
             for one in node.targets:
@@ -47,7 +55,7 @@ def _blocks_before(source: Source, place: cst.CSTNode) -> Iterator[Sequence[cst.
     inner = place
     for above in source.ancestors(place):
         if isinstance(above, _BLOCKS):
-            yield list(itertools.takewhile(lambda one, last=inner: one is not last, above.body))  # type: ignore[misc]
+            yield list(itertools.takewhile(functools.partial(operator.is_not, inner), above.body))
         if isinstance(above, SCOPES):
             return
         inner = above

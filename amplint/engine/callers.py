@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from amplint.semantics.reading.scopes import last_name
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
 from amplint.source.tree import every
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from amplint.semantics.reading.program import Program
 
 
+@cached_per_file
 def calls_of(program: Program, source: Source, name: str) -> list[tuple[Source, cst.Call]] | None:
     """The calls of a name of `source`, in the program and in what imports it, None if it has other uses."""
     importers = program.importers(name) if source is program.main else []

@@ -244,9 +244,8 @@ class Dispatcher:
     def _purposes_of_function(self, report: Report) -> tuple[Premise, ...]:
         """The premises that concern the innermost function in which a finding happens, and its caller."""
         around = [(one, self._program.source_of(one)) for one in reversed(report.event.calls[-2:])]
-        return (
-            purposes_of_function(*(source.code(one) for one, source in around if source is not None)) if around else ()
-        )
+        texts = [source.code(one) for one, source in around if source is not None]
+        return purposes_of_function(*texts) if texts else ()
 
     def _notes(self, report: Report) -> tuple[Note, ...]:
         """The notes of a report, without duplicates and without those that point at the finding itself."""

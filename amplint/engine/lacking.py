@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 from amplint.engine.before import bound_in, latest
@@ -11,6 +11,7 @@ from amplint.engine.callers import calls_of, given, parameter_of
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.torchlib.wrappers import MODULE, WRAPPED
@@ -194,15 +195,23 @@ def _made_in_constructor(source: Source, value: cst.Attribute) -> cst.BaseExpres
     path = dotted(value) or ""
     if cls is None or not path.startswith("self.") or path.count(".") > 1:
         return None
-    found: cst.BaseExpression | None = None
-    seen = 0
+    return _constructed(cls).get(path)
+
+
+@cached_per_file
+def _constructed(cls: cst.ClassDef) -> Mapping[str, cst.BaseExpression]:
+    """The values that the constructor of a class assigns last and in any case, by what only it assigns to."""
+    found: dict[str, cst.BaseExpression] = {}
+    elsewhere = set[str]()
     for method in (one for one in cls.body.body if isinstance(one, cst.FunctionDef)):
         always = {one for line in _lines(method) for one in line.body} if method.name.value == "__init__" else set()
         for assign in every(method, cst.Assign):
-            if any(dotted(one.target) == path for one in assign.targets):
-                found = assign.value if assign in always else None
-                seen += assign not in always
-    return found if not seen else None
+            for path in filter(None, (dotted(one.target) for one in assign.targets)):
+                if assign in always:
+                    found[path] = assign.value
+                else:
+                    elsewhere.add(path)
+    return {path: value for path, value in found.items() if path not in elsewhere}
 
 
 def _lines(function: cst.FunctionDef) -> Iterator[cst.SimpleStatementLine]:
