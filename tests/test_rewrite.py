@@ -101,6 +101,22 @@ def test_add_float(text: str, cast: str) -> None:
     assert applied(rewrite, rewrite.add_float(node)) == f"y = {cast}\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("x.half()\n", ""),
+        ("x.y.half()\n", ""),
+        ("x = x.half()\n", ""),
+        ("x = y.half()\n", "x = y\n"),
+        ("x.to(device).bfloat16()\n", "x.to(device)\n"),
+        ("x = x.to(device).half()\n", "x = x.to(device)\n"),
+    ],
+)
+def test_drop_conversion(text: str, without: str) -> None:
+    rewrite = rewriter(f"z = 1\n{text}")
+    assert applied(rewrite, rewrite.drop_conversion(call(rewrite))) == f"z = 1\n{without}"
+
+
 def test_statement_of() -> None:
     rewrite = rewriter("if a: b\nelif c:\n    d(e)\n")
     assert isinstance(rewrite.statement_of(find(rewrite, "a")), cst.If)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amplint.findings import Edit, Span
 from amplint.source import syntax as cst
 from amplint.source.rewrite_statements import StatementEdits
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 _METHODS = ("half", "bfloat16")
 _TRANSPOSED = ("T", "mT")
@@ -43,7 +43,7 @@ class CastEdits(StatementEdits):
         if not isinstance(call.func, cst.Attribute) or (call.args and len(call.args) != 1):
             return None
         owner, statement = call.func.value, self.source.parent(call)
-        if isinstance(statement, cst.Expr) or _rebinds(statement, owner):
+        if (isinstance(statement, cst.Expr) and not any(every(owner, cst.Call))) or _rebinds(statement, owner):
             return self.remove_statement(call)
         return Edit(Span(self.span(owner).end, self.source.span(call).end), "") if not self.parentheses(call) else None
 

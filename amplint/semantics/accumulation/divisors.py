@@ -24,6 +24,8 @@ _MAY_DIVIDE = regex(r"/|\bdiv|\bmul|\.sum\(|sum\b")
 _LOSSES = operations_with("loss")
 _MEANS = frozenset({"mean", "batchmean", "none", None})
 """Reductions after which a loss is no sum, unless code that is followed adds its elements."""
+_UNSEEN = frozenset({"builtins.sum", "scale of", "parameter"})
+"""Kinds of values that may have been divided where they were made: for a parameter, by a caller."""
 _DEEP = 60
 
 
@@ -117,7 +119,7 @@ class _Judge:
             return self._scaled(kind == "Multiply", parts[0], parts[1], depth)
         if kind in _LOSSES:
             return False
-        if kind in _RESCALES or kind in ("builtins.sum", "scale of"):
+        if kind in _RESCALES or kind in _UNSEEN:
             return None
         if kind == "call":
             return self._called(symbol, parts, depth)
