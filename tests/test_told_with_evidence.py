@@ -64,6 +64,14 @@ def test_advice_where_numpy_follows(tmp_path: Path, then: str, enabled: bool) ->
     assert ("enabled=" in found.advice) is enabled
 
 
+@pytest.mark.parametrize(("dtype", "kept"), [("float16", False), ("bfloat16", True)])
+def test_advice_for_regions_with_a_dtype(tmp_path: Path, dtype: str, kept: bool) -> None:
+    script = DEVICE.format(more="", made="model.to(device)", then="found.append(y)")
+    script = script.replace('"cuda")', f'"cuda", dtype=torch.{dtype})')
+    (found,) = lint(tmp_path, {"run.py": script}, "run.py", "AMP106")
+    assert ("dtype=..." in found.advice) is kept
+
+
 TEACHER = """
 import torch
 

@@ -18,6 +18,7 @@ from amplint.semantics.events import (
     NoContext,
     ScriptEnd,
 )
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import FALSE, Autocast, Ref
 from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCAST_DEVICES, AUTOCASTS, DTYPES, HALF_DTYPES
@@ -166,6 +167,8 @@ class AutocastHasNoEffect(Rule):
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
         device = f"torch.device({event.name})" if event.chosen is not None else "x.device"
         advice = f"Pass the type of that device: `{call}{device}.type{_other_arguments(event)})`."
+        if not event.scaler and _names_float16(event):
+            advice += " Leave the dtype to it: that of the CPU, bfloat16, needs no scaler."
         if event.to_numpy:
             advice = (
                 f'Pass enabled={device}.type == "{event.device}": NumPy refuses the bfloat16 of the CPU\'s regions.'
@@ -263,9 +266,16 @@ class AutocastHasNoEffect(Rule):
 
 def _other_arguments(event: DeviceFixed) -> str:
     """The arguments that the call keeps, by their keywords."""
+    left_out = {"device_type", "dtype"} if _names_float16(event) else {"device_type"}
     given = event.node.args if isinstance(event.node, cst.Call) else ()
-    names = [one.keyword.value for one in given if one.keyword is not None and one.keyword.value != "device_type"]
+    names = [one.keyword.value for one in given if one.keyword is not None and one.keyword.value not in left_out]
     return "".join(f", {name}=..." for name in names)
+
+
+def _names_float16(event: DeviceFixed) -> bool:
+    """Whether a region is given float16 by its name."""
+    given = event.node.args if isinstance(event.node, cst.Call) else ()
+    return any(DTYPES.get(dotted(one.value) or "") == "float16" for one in given)
 
 
 def _kept_to_none(event: DeviceFixed) -> str:
