@@ -37,7 +37,7 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
     mended = any(map(multiplies_sparse, script.source.chunks))
     for node in script.nodes:
         with reasons.collecting():
-            _check_node(node, seen, scales=scales)
+            _check_node(script, node, seen, scales=scales)
             if is_sparse(node) and not mended and not _is_unused(script, observed, node):
                 raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
     for call in (*observed.backwards, *observed.steps):
@@ -99,8 +99,10 @@ def _is_unused(script: Script, observed: Observed, node: cst.CSTNode) -> bool:
     return function is not None and script.method_owner(function) is None and observed.calls.callers(function) == []
 
 
-def _check_node(node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None:
+def _check_node(script: Script, node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None:
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        if node.func.attr.value in _DEFAULTS and any(_is_double(script, argument.value) for argument in node.args):
+            raise Refusal(node, "this computes in double precision, which autocast leaves alone")
         _check_call(node, node.func, seen, scales)
     elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
         raise Refusal(node, "a backward pass in a lambda")
@@ -109,8 +111,6 @@ def _check_node(node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None
 def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call], scales: bool) -> None:
     method = func.attr.value
     owner = dotted(func.value) or ""
-    if method in _DEFAULTS and any(_is_double(argument.value) for argument in call.args):
-        raise Refusal(call, "this computes in double precision, which autocast leaves alone")
     if method == "backward" and owner.startswith(("torch", "autograd")):
         raise Refusal(call, _OF_LOSSES)
     if method == "backward" and call not in seen and owner not in ("self", "ctx") and not owner.startswith("super"):
@@ -123,8 +123,13 @@ def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call], scales
             raise Refusal(call, "autograd.grad() gives gradients that no scaler unscales")
 
 
-def _is_double(value: cst.BaseExpression) -> bool:
-    return (value.evaluated_value if isinstance(value, cst.SimpleString) else dotted(value)) in _DOUBLE
+def _is_double(script: Script, value: cst.BaseExpression) -> bool:
+    """Whether a dtype or type of tensors is that of double precision, by itself or as the one value of a variable."""
+    name = dotted(value)
+    assigned = script.assignments(script.function_of(value), name) if isinstance(value, cst.Name) and name else ()
+    values = [one.value for one in assigned if isinstance(one, cst.Assign)] or [value]
+    written = [one.evaluated_value if isinstance(one, cst.SimpleString) else dotted(one) for one in values]
+    return all(one in _DOUBLE for one in written)
 
 
 def _at_row(script: Script, row: int) -> cst.CSTNode:
