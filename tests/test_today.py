@@ -718,7 +718,7 @@ SCRIPTS = {
                 return model._orig_mod if is_compiled_module(model) else model
 
             optimizer = torch.optim.AdamW(net.parameters(), lr=args.learning_rate)
-            net, optimizer, batches = accelerator.prepare(net, optimizer, batches)
+            net, optimizer, batches = accelerator.prepare(net, optimizer, load(args))
             for epoch in range(args.epochs):
                 for batch in batches:
                     accelerator.backward(net(**batch).loss)
