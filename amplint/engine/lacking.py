@@ -147,7 +147,7 @@ class Lacking:
     def _is_lacking_in_options(self, source: Source, node: cst.Attribute) -> bool:
         """Whether a parser of the file declares no option of this name, which nothing else mentions."""
         name, owner = node.attr.value, dotted(node.value) or ""
-        parsers = {parser for target, parser in _PARSED.findall(source.text) if target == owner}
+        parsers = {parser for target, parser in _parsed(source) if target == owner}
         if not parsers or source is not self._program.main or not source.path:
             return False
         if _OPEN.search(source.text) or _OPEN_OPTIONS.search(source.text):
@@ -168,6 +168,12 @@ class Lacking:
         reads = re.findall(rf"\b{owner}\.{re.escape(name)}(?!\w)(?![ \t]*(?:[-+*/|&]?=(?!=)|,[^()\n]*=))", source.text)
         others = (one.text for one in self._program.sources if one is not source)
         return len(mentions) == len(reads) and not any(re.search(rf"\b{re.escape(name)}\b", one) for one in others)
+
+
+@cached_per_file
+def _parsed(source: Source) -> list[tuple[str, str]]:
+    """The variables of a file that hold the result of a parser, each with that parser."""
+    return _PARSED.findall(source.text)
 
 
 def qualified(source: Source, name: str) -> str:
