@@ -33,13 +33,19 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import PRETRAINED
 from amplint.source import syntax as cst
-from amplint.source.source import Chunk
+from amplint.source.remembered import cached_per_file
+from amplint.source.source import Chunk, Source
 from amplint.torchlib.methods import CHANGES_WEIGHTS, CLEARS_COPIES, LOADS_WEIGHTS, SWITCHES_COPIES, TAKES_VECTOR
 
 _FREEZE, _FLAG = "requires_grad_", "requires_grad"
 _RECOMPUTES = regex(r"utils\.checkpoint\b|gradient_checkpointing_enable\(|\benable_gradient_checkpointing\(")
 """Code that runs a segment again in the backward pass: a region of its own ends there, and with it the copies."""
 _WORDS = CHANGES_WEIGHTS | {LOADS_WEIGHTS, TAKES_VECTOR.rpartition(".")[2], _FREEZE, _FLAG}
+
+
+@cached_per_file
+def _recomputes(source: Source) -> bool:
+    return _RECOMPUTES.search(source.text) is not None
 
 
 _Steps = frozenset[tuple[cst.CSTNode, int, tuple[Premise, ...]]]
@@ -205,9 +211,8 @@ class StaleCopies(Tracker):
             return
         if stored_in(self.machine, state, symbol_of(self.machine, model)) is not None:
             return
-        recomputes = any(_RECOMPUTES.search(source.text) for source in self.machine.program.sources)
-        for step in [step for step in state[KeptCopies].steps if step[1] == symbol and not recomputes]:
-            node, _, premises = step
+        steps = [step for step in state[KeptCopies].steps if step[1] == symbol]
+        for node, _, premises in steps if not any(map(_recomputes, self.machine.program.sources)) else ():
             guesses = model_guesses(self.machine, state, model, path)
             self.machine.emit(state, OutdatedForward, call.node, step=node, premises=premises, guesses=guesses)
         change = state[KeptCopies].ran.get(symbol)
