@@ -239,11 +239,15 @@ class MicroBatches(Tracker):
                 one.cleared[symbol] = call.node
 
     def _is_given_up(self, node: cst.CSTNode) -> bool:
-        """Whether the block around a call ends the round, so that no backward pass of this micro-batch follows."""
+        """Whether the block around a call ends the round, so that no backward pass of this micro-batch follows.
+
+        The body of a function ends that function alone.
+        """
         source = self.machine.program.source_of(node)
-        above = source.ancestors(node) if source is not None else ()
-        block = next((one for one in above if isinstance(one, cst.IndentedBlock)), None)
-        last = block.body[-1:] if block is not None else ()
+        above = [*source.ancestors(node)] if source is not None else []
+        blocks = [one for one in above if isinstance(one, (cst.IndentedBlock, cst.FunctionDef))]
+        is_body = isinstance(blocks[1] if len(blocks) > 1 else None, cst.FunctionDef)
+        last = blocks[0].body[-1:] if blocks and isinstance(blocks[0], cst.IndentedBlock) and not is_body else ()
         return any(isinstance(one, cst.SimpleStatementLine) and isinstance(one.body[-1], _ENDS_ROUND) for one in last)
 
     def _emit_cleared(
