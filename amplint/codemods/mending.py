@@ -262,10 +262,8 @@ def of_product(source: Source, span: Span, device: str | None) -> Fix | None:
 def of_write(source: Source, write: Write, device: str | None) -> Fix | None:
     """The fix that writes into a tensor in its dtype, products in a region that is off; float32 stays as it was."""
     like = write.into if called_name(write.into).endswith("_like") else None
-    rewrite, into = (
-        Rewriter(source),
-        source.code(next(iter(operands(source, like)), write.into) if like else write.into),
-    )
+    made_like = next(iter(operands(source, like)), None) if like is not None else None
+    rewrite, into = Rewriter(source), source.code(made_like or write.into)
     edits = [rewrite.replace(one, f"{rewrite.operand(one)}.to({into}.dtype)") for one in write.cast]
     statement = rewrite.statement_of(write.node) if called_name(write.node).rstrip("_") in PRODUCTS else None
     off = wrapped_in_float32(source, [statement], (), device) if statement is not None and device and edits else None
