@@ -13,7 +13,7 @@ from amplint.source.source import Source
 from amplint.source.tree import every, target_names
 
 SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
-_BLOCKS = (cst.IndentedBlock, cst.Module)
+_BLOCKS = (cst.IndentedBlock, cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.Module)
 _BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName)
 
 
@@ -22,7 +22,7 @@ def latest(source: Source, place: cst.CSTNode, name: str) -> cst.BaseExpression 
     for block in _blocks_before(source, place):
         for statement in reversed(block):
             if name in bound_in(statement):
-                small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+                small = statement.body if isinstance(statement, cst.SimpleStatementLine) else (statement,)
                 only = small[0] if len(small) == 1 else None
                 return only.value if isinstance(only, cst.Assign) and len(only.targets) == 1 else None
     return None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import builtins
 import re
-import symtable
-import warnings
 from collections.abc import Iterable, Iterator, Set
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from amplint.engine.before import SCOPES, before, latest
 from amplint.engine.lacking import Lacking
+from amplint.engine.symbols import Table, bound_names, table_of, top_table
 from amplint.engine.unbound import is_unbound
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
@@ -42,7 +41,6 @@ _ALWAYS_THERE = frozenset(
 """Built-in names, with those of other systems, IPython, profilers and type checkers."""
 GUARD = regex(r"(?m)^if[ (]+__name__[ ]*==[ ]*[\"']__main__[\"']")
 """What starts a script by itself."""
-_Table: TypeAlias = symtable.SymbolTable
 
 
 class Unreached:
@@ -156,7 +154,7 @@ class Unreached:
                 return True
         return False
 
-    def _call_raises(self, source: Source, names: _Names, table: _Table, call: cst.Call, depth: int) -> bool:
+    def _call_raises(self, source: Source, names: _Names, table: Table, call: cst.Call, depth: int) -> bool:
         name = dotted(call.func)
         root = name.partition(".")[0] if name is not None else ""
         target = self._program.resolve(source, name) if name is not None and names.is_global(table, root) else None
@@ -237,9 +235,9 @@ class Unreached:
 
     def _names_of(self, source: Source) -> _Names | None:
         if source not in self._names:
-            top = _symbols(source)
+            top = top_table(source)
             starred = None if top is None or self._may_lack_names(source) else self._starred(source)
-            self._names[source] = _Names(source.text, top, starred) if top is not None else None
+            self._names[source] = _Names(source, top, starred) if top is not None else None
         return self._names[source]
 
     def _starred(self, source: Source) -> Set[str] | None:
@@ -248,11 +246,11 @@ class Unreached:
         todo, seen = [source], {source}
         while todo:
             one = todo.pop()
-            modules, top = self._program.starred(one), _symbols(one)
-            if modules is None or top is None or _OPEN.search(one.text):
+            modules = self._program.starred(one)
+            if modules is None or top_table(one) is None or _OPEN.search(one.text):
                 return None
             beside = (name.lstrip(".").partition(".")[0] for name in _relative(one))
-            found.update(*map(_bound_in_table, _tables(top)), beside)
+            found.update(bound_names(one), beside)
             todo += (module for module in modules if module not in seen)
             seen.update(modules)
         return found
@@ -272,25 +270,23 @@ class _Names:
     Without these, which an excerpt can lack as well, any name can be bound.
     """
 
-    def __init__(self, text: str, top: _Table, starred: Set[str] | None) -> None:
-        self._text = text
+    def __init__(self, source: Source, top: Table, starred: Set[str] | None) -> None:
+        self._source = source
         self._top = top
         self._starred = starred
-        self._tables = {(table.get_name(), table.get_lineno()): table for table in _tables(top)}
-        self._bound = set[str]().union(*map(_bound_in_table, self._tables.values()))
+        self._bound = bound_names(source)
 
-    def table(self, function: cst.CSTNode | None) -> _Table | None:
+    def table(self, function: cst.CSTNode | None) -> Table | None:
         """The names of a function, of the top level for None; None for a class or a function without a name."""
         if function is None:
             return self._top
-        row = getattr(function.at, "lineno", 0)
-        return self._tables.get((function.name.value, row)) if isinstance(function, cst.FunctionDef) else None
+        return table_of(self._source, function) if isinstance(function, cst.FunctionDef) else None
 
-    def is_global(self, table: _Table, name: str) -> bool:
+    def is_global(self, table: Table, name: str) -> bool:
         """Whether a name that is read in `table` belongs to the file."""
         return name in self._bound and self._is_of_file(table, name)
 
-    def lacks(self, table: _Table, name: str) -> bool:
+    def lacks(self, table: Table, name: str) -> bool:
         """Whether nothing binds a name that is read in `table`."""
         if self._starred is None or name in self._starred or name in self._bound or name in _ALWAYS_THERE:
             return False
@@ -302,41 +298,13 @@ class _Names:
         bound = (
             rf"(?m)^[ \t]*(?:(?:async )?def|class)[ \t]+{one}\b|^[ \t]*{one}[ \t]*(?:=(?!=)|,)|\bimport\b.*\b{one}\b"
         )
-        return len(re.findall(bound, self._text)) < 2
+        return len(re.findall(bound, self._source.text)) < 2
 
-    def _is_of_file(self, table: _Table, name: str) -> bool:
+    def _is_of_file(self, table: Table, name: str) -> bool:
         try:
             return table is self._top or table.lookup(name).is_global()
         except KeyError:
             return False
-
-
-def _symbols(source: Source) -> _Table | None:
-    """The symbol table of a file, None if Python cannot make it."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return symtable.symtable(source.text, source.filename, "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _tables(top: _Table) -> Iterator[_Table]:
-    todo = [top]
-    while todo:
-        table = todo.pop()
-        yield table
-        todo += table.get_children()
-
-
-def _bound_in_table(table: _Table) -> set[str]:
-    """The names of the file that its code binds in one scope: all at the top level, elsewhere those declared global."""
-    return {
-        one.get_name()
-        for one in table.get_symbols()
-        if (table.get_type() == "module" or one.is_declared_global())
-        and (one.is_assigned() or one.is_imported() or one.is_namespace())
-    }
 
 
 def _relative(source: Source) -> Iterator[str]:

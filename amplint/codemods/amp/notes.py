@@ -173,10 +173,12 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
 
 
 def losses_out_of_sight(script: Script, observed: Observed, regions: Regions) -> Iterator[_Note]:
-    """Losses that regions of training compute by methods of the object, or a model, which no class in sight defines."""
+    """Losses that regions of training compute by methods or attributes of the object or a model that no class has."""
     sources = whole_program(script.source).sources
-    functions = (one for source in sources for chunk in source.chunks for one in every(chunk.module, cst.FunctionDef))
-    defined = {one.name.value for one in functions}
+    modules = [chunk.module for source in sources for chunk in source.chunks]
+    defined = {one.name.value for module in modules for one in every(module, cst.FunctionDef)}
+    assigned = (path for module in modules for one in every(module, cst.Assign) for path in bound_paths(one))
+    defined.update(path.removeprefix("self.") for path in assigned)
     statements = [one for region in regions.training for one in region.statements]
     inside = [one for one in (*statements, *observed.calls.reached(statements)) if script.source.owns(one)]
     for call in dict.fromkeys(call for one in inside for call in every(one, cst.Call)):
