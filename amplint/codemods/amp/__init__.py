@@ -83,7 +83,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return Plan((moved,))
     flow = Flow(script, observed)
     try:
-        regions = Regions(script, observed, flow)
+        regions = Regions(script, observed, flow, exits=True)
     except PassedForward as refusal:
         return Plan((assign_argument(script, refusal),))
     moved = separate_regions(script, flow, regions)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import field
 
 from amplint.codemods.writers.beside import Beside
+from amplint.codemods.writers.exits import Exits
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.semantics.models.half_outputs import is_loss
@@ -54,6 +55,8 @@ class Regions:
         observed: Observed,
         flow: Flow,
         can_be: Callable[[cst.CSTNode], bool] = lambda place: True,
+        *,
+        exits: bool = False,
     ) -> None:
         self._can_be = can_be
         self._script = script
@@ -63,15 +66,28 @@ class Regions:
         self.alone: dict[cst.Call, NoForward] = {}
         """The backward passes of losses without a model in sight, if there are others, and why."""
         self._apart: list[cst.CSTNode] = []
+        self._exits = Exits(script, observed, flow, self._parts) if exits else None
         self._find()
+        self.training, ended = self._ended(self.training)
         losses = self._losses()
-        self.evaluation = list(self._evaluations(losses))
-        inside = (statement for region in (*self.training, *self.evaluation) for statement in region.statements)
+        half, self.training = self.training, [*self.training, *ended]
+        self.evaluation, apart = self._ended(self._evaluations(losses))
+        inside = [statement for region in (*half, *self.evaluation) for statement in region.statements]
         self._beside = Beside(script, observed, flow, inside, losses)
         chosen = dict.fromkeys(one for region in self.evaluation for one in region.computing)
         chosen |= dict.fromkeys(self._beside.statements)
         found = [Region(run, chosen.keys()) for run in self._runs(chosen)]
         self.evaluation = [region for region in found if not self._merge_into_training(region)]
+        self.evaluation += apart
+
+    def _ended(self, regions: Iterable[Region]) -> tuple[list[Region], list[Region]]:
+        """Those of `regions` whose outputs may stay half, and what the others become, whose outputs are float32."""
+        whole, ended = list[Region](), list[Region]()
+        for region in sorted(regions, key=lambda one: self._script.row(one.statements[0])):
+            runs = self._exits.narrowed(region.statements) if self._exits is not None else None
+            whole += [region] if runs is None else []
+            ended += (Region(run, {*run}) for run in runs or ())
+        return whole, ended
 
     def _merge_into_training(self, region: Region) -> bool:
         """Merge a region into one of training right above it; return whether there is one."""
@@ -96,6 +112,7 @@ class Regions:
                 continue
             yield from required(self._script.rewrite.wrap_statements(region.statements, f"with {header(first)}"), first)
         yield from self._beside.widened()
+        yield from self._exits.edits() if self._exits is not None else ()
 
     def foreign_calls(self) -> Iterator[tuple[int, str]]:
         """Row and name of the calls that pass half tensors to a library other than PyTorch's.
