@@ -170,7 +170,7 @@ def _with_sigmoids(remark: Remark, narrow: tuple[Cure, ...]) -> Remark:
 def _lost(run: outputs.Found, program: Program, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
     """Remarks on losses of precision in `dtype`, by their places."""
     for loss in run.losses:
-        if loss.why and dtype in loss.dtypes:
+        if dtype in loss.dtypes:
             home = next((one for one in program.sources if one.path == loss.path), program.main)
             name = _relative(home, program.main)
             text = f"{name}:{loss.row}: {loss.why}" if name else loss.why

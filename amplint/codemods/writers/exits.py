@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator
 
-from amplint.edits.casting import used_as_tensor
+from amplint.edits.casting import TENSOR_METHODS, used_as_tensor
 from amplint.findings import Edit, Position, Span
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.words import INDICES, SPEAKS_OF_LOSS, WHOLE_NUMBERS
+from amplint.semantics.words import INDICES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
-from amplint.source.tree import children, every, walk
+from amplint.source.tree import children, every, targets, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.names import TO_FLOAT32
 from amplint.torchlib.policy import FLOAT32, LOSSES, LOWER, MODULE_OPS
@@ -90,9 +90,8 @@ class Exits:
                 yield self._script.rewrite.add_float(call)
         if helped:
             first = min(helped, key=self._script.row)
-            above = [one for one in self._script.source.ancestors(first) if self._script.source.parent(one) is not None]
-            top = [one for one in above if one in self._script.top]
-            row = self._script.lines.commented(self._script.rewrite.start(top[-1]).row)
+            top = next(one for one in self._script.source.ancestors(first) if one in self._script.top)
+            row = self._script.lines.commented(self._script.rewrite.start(top).row)
             code = _HELPER.format(name=self._name) + "\n\n"
             place = Position(row, 1)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
@@ -109,10 +108,9 @@ class Exits:
     def _functions(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
         """The functions of the file, none of a model, through which `call` runs one."""
         for one in self._calls.targets(call):
-            owner = self._script.method_owner(one) if isinstance(one, cst.FunctionDef) else None
-            methods = {each.name.value for each in self._calls.methods(owner)}
-            if isinstance(one, cst.FunctionDef) and "forward" not in methods and self._script.source.owns(one):
-                if not any(every(one, cst.Yield)) and isinstance(one.body, cst.IndentedBlock):
+            if isinstance(one, cst.FunctionDef) and not any(every(one, cst.Yield)):
+                methods = {each.name.value for each in self._calls.methods(self._script.method_owner(one))}
+                if "forward" not in methods and isinstance(one.body, cst.IndentedBlock):
                     yield one
 
     def _outermost(self, statement: cst.CSTNode) -> Iterator[cst.Call]:
@@ -135,9 +133,11 @@ class Exits:
         above = self._script.source.parent(node)
         if isinstance(above, (cst.Assign, cst.AnnAssign)):
             made = [one.target for one in above.targets] if isinstance(above, cst.Assign) else [above.target]
-            parts = [one.value for each in made for one in each.elements] if all(
-                isinstance(each, (cst.Tuple, cst.List)) for each in made
-            ) else made
+            parts = (
+                [one.value for each in made for one in each.elements]
+                if all(isinstance(each, (cst.Tuple, cst.List)) for each in made)
+                else made
+            )
             names = [dotted(one) for one in parts]
             return all(name is not None and "." not in name and self._uses_are(name, above, region) for name in names)
         if isinstance(above, cst.Arg):
@@ -161,21 +161,17 @@ class Exits:
         if (home, name) in self._asked:
             return True
         self._asked.add((home, name))
-        uses = [
-            one
-            for one in self._script.nodes_of(home)
-            if isinstance(one, cst.Name) and one.value == name and not self._is_bound(one)
-        ]
-        return all(self._may_stay_half(one, region) for one in uses)
+        named = [one for one in self._script.nodes_of(home) if isinstance(one, cst.Name) and one.value == name]
+        return all(self._may_stay_half(one, region) for one in named if not self._is_bound(one))
 
     def _is_bound(self, name: cst.Name) -> bool:
+        """Whether a name is that of a target, a keyword or an attribute, and no use."""
         above = self._script.source.parent(name)
         keyword = isinstance(above, cst.Arg) and above.keyword is name
         attribute = isinstance(above, cst.Attribute) and above.attr is name
-        parts = isinstance(above, cst.Element) and isinstance(
-            self._script.source.parent(self._script.source.parent(above) or above), cst.AssignTarget
-        )
-        return keyword or attribute or parts or isinstance(above, cst.AssignTarget)
+        assign = next((one for one in self._script.source.ancestors(name) if isinstance(one, cst.Assign)), None)
+        bound = assign is not None and any(name in targets(one.target) for one in assign.targets)
+        return keyword or attribute or bound
 
     def _takes_half(self, call: cst.Call, region: _Statements) -> bool:
         """Whether `call` runs a model, chooses, or, in the region, is a loss that autocast computes in float32."""
@@ -207,7 +203,8 @@ class Exits:
             compared = any(self._is_lifted(one) for one in uses if self._script.function_of(one) is home)
             known = used_as_tensor(target, self._script.rewrite)
             return known is not False and (known or compared) and not whole
-        return isinstance(above, cst.BinaryOperation)
+        method = isinstance(above, cst.Attribute) and above.attr.value in TENSOR_METHODS
+        return method or isinstance(above, (cst.BinaryOperation, cst.UnaryOperation))
 
     def _runs(self, statements: _Statements) -> Iterator[_Statements]:
         """`statements` in groups of near ones of a block, with what stands between them, if that computes little."""
