@@ -69,8 +69,7 @@ class Exits:
         if not simple and self._script.function_of(statements[0]) in map(self._script.function_of, self.casts):
             return []
         calls = [call for one in simple for call in self._outermost(one)]
-        self._asked.clear()
-        wide = [call for call in calls if not self._may_stay_half(call, statements)]
+        wide = [call for call in calls if not self._stays_half(call, statements)]
         if not wide:
             return None
         self.casts |= dict.fromkeys(wide)
@@ -92,8 +91,9 @@ class Exits:
             first = min(helped, key=self._script.row)
             top = next(one for one in self._script.source.ancestors(first) if one in self._script.top)
             row = self._script.lines.commented(self._script.rewrite.start(top).row)
-            code = _HELPER.format(name=self._name) + "\n\n"
-            place = Position(row, 1)
+            lines, place = self._script.lines, Position(row, 1)
+            above = sum(row > one and lines.blank(row - one) for one in (1, 2))
+            code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name) + "\n\n"
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
 
     def _passes(self, statements: Iterable[cst.CSTNode], depth: int) -> Iterator[cst.CSTNode]:
@@ -127,6 +127,11 @@ class Exits:
 
     def _is_given(self, call: cst.Call, inner: cst.Call) -> bool:
         return inner in self._forwards and any(inner in walk(argument) for argument in call.args)
+
+    def _stays_half(self, call: cst.Call, region: _Statements) -> bool:
+        """Whether what `call` gives may stay half, so that no cast is needed."""
+        self._asked.clear()
+        return self._may_stay_half(call, region)
 
     def _may_stay_half(self, node: cst.CSTNode, region: _Statements) -> bool:
         """Whether each use of what `node` gives is computed in float32 by autocast, chooses, or runs another model."""
@@ -203,6 +208,10 @@ class Exits:
             compared = any(self._is_lifted(one) for one in uses if self._script.function_of(one) is home)
             known = used_as_tensor(target, self._script.rewrite)
             return known is not False and (known or compared) and not whole
+        if isinstance(above, cst.Arg):
+            call = self._script.source.parent(above)
+            path = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
+            return path.rpartition(".")[0] in (*_FUNCTIONAL, "torch") and called_name(call) in OPERATIONS
         method = isinstance(above, cst.Attribute) and above.attr.value in TENSOR_METHODS
         return method or isinstance(above, (cst.BinaryOperation, cst.UnaryOperation))
 
