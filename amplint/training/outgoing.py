@@ -1,4 +1,4 @@
-"""Half outputs of models that leave their function, or sight: what is returned, handed on, or scaled to a unit."""
+"""Names of the half outputs of models, also where functions of the file are given them, and arrays of data."""
 
 from __future__ import annotations
 

@@ -1,0 +1,147 @@
+"""Outputs of models that may stay half: autocast computes each use of them in float32, or it is a choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from amplint.edits.casting import TENSOR_METHODS, used_as_tensor
+from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import INDICES, WHOLE_NUMBERS
+from amplint.source import syntax as cst
+from amplint.source.tree import every, targets, walk
+from amplint.torchlib.catalogue import OPERATIONS
+from amplint.torchlib.policy import FLOAT32, LOSSES, MODULE_OPS
+from amplint.training.bindings import called_name, paths
+from amplint.training.flow import Flow
+from amplint.training.observed import Observed
+from amplint.training.operands import constructors
+from amplint.training.script import Script
+
+_SAME = frozenset({"data", "detach", "view", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "contiguous"})
+_READS = frozenset({"size", "shape", "dim", "ndim", "numel", "device", "argmax", "topk", "backward", "item"})
+_CHOICES = frozenset({"argmax", "topk", "max"})
+_MOVES = frozenset({"to", "cuda"})
+_FUNCTIONAL = frozenset({"F", "torch.nn.functional", "nn.functional", "functional"})
+
+
+class Staying:
+    """Tells the calls of a file that run models, and which of their outputs may stay half in a region."""
+
+    def __init__(self, script: Script, observed: Observed, flow: Flow) -> None:
+        self._script = script
+        self._calls = observed.calls
+        self._forwards = observed.forwards
+        self._models = observed.models | observed.modules
+        self._flow = flow
+        self._asked = set[tuple[cst.CSTNode | None, str]]()
+
+    def functions(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
+        """The functions of the file, none of a model, through which `call` runs one."""
+        for one in self._calls.targets(call):
+            if isinstance(one, cst.FunctionDef) and not any(every(one, cst.Yield)):
+                methods = {each.name.value for each in self._calls.methods(self._script.method_owner(one))}
+                if "forward" not in methods and isinstance(one.body, cst.IndentedBlock):
+                    yield one
+
+    def outermost(self, statement: cst.CSTNode) -> Iterator[cst.Call]:
+        """The calls in a statement that run a model, without those that another such call is given."""
+        calls = [one for one in every(statement, cst.Call) if self.runs_model(one)]
+        yield from (one for one in calls if not any(other is not one and self._is_given(other, one) for other in calls))
+
+    def runs_model(self, node: cst.CSTNode) -> bool:
+        """Whether `node` is a call that runs a model, and no loss of what one gave."""
+        if not isinstance(node, cst.Call) or not self._flow.runs(node) or self._is_lifted(node):
+            return False
+        given = any(paths(one.value) & self._models for one in node.args)
+        return given or not is_loss(called_name(node)) or bool(self._calls.targets(node))
+
+    def _is_given(self, call: cst.Call, inner: cst.Call) -> bool:
+        return inner in self._forwards and any(inner in walk(argument) for argument in call.args)
+
+    def stays_half(self, call: cst.Call, region: Sequence[cst.CSTNode]) -> bool:
+        """Whether what `call` gives may stay half, so that no cast is needed."""
+        self._asked.clear()
+        return self._may_stay_half(call, region)
+
+    def _may_stay_half(self, node: cst.CSTNode, region: Sequence[cst.CSTNode]) -> bool:
+        """Whether each use of what `node` gives is computed in float32 by autocast, chooses, or runs another model."""
+        above = self._script.source.parent(node)
+        if isinstance(above, (cst.Assign, cst.AnnAssign)):
+            made = [one.target for one in above.targets] if isinstance(above, cst.Assign) else [above.target]
+            parts = (
+                [one.value for each in made for one in each.elements]
+                if all(isinstance(each, (cst.Tuple, cst.List)) for each in made)
+                else made
+            )
+            names = [dotted(one) for one in parts]
+            return all(name is not None and "." not in name and self._uses_are(name, above, region) for name in names)
+        if isinstance(above, cst.Arg):
+            call = self._script.source.parent(above)
+            return isinstance(call, cst.Call) and call.func is not node and self._takes_half(call, region)
+        if isinstance(above, cst.Subscript) and above.value is node:
+            return self._may_stay_half(above, region)
+        if isinstance(above, cst.Attribute):
+            call = self._script.source.parent(above)
+            if above.attr.value in _READS or (called_name(call) == "max" and getattr(call, "args", ())):
+                return True
+            called = isinstance(call, cst.Call) and call.func is above
+            if not called or above.attr.value in _SAME:
+                return self._may_stay_half(call if called and call is not None else above, region)
+            return False
+        return isinstance(above, cst.Expr)
+
+    def _uses_are(self, name: str, binding: cst.CSTNode, region: Sequence[cst.CSTNode]) -> bool:
+        """Whether each use of a variable in its function is of that kind."""
+        home = self._script.function_of(binding)
+        if (home, name) in self._asked:
+            return True
+        self._asked.add((home, name))
+        named = [one for one in self._script.nodes_of(home) if isinstance(one, cst.Name) and one.value == name]
+        return all(self._may_stay_half(one, region) for one in named if not self._is_bound(one))
+
+    def _is_bound(self, name: cst.Name) -> bool:
+        """Whether a name is that of a target, a keyword or an attribute, and no use."""
+        above = self._script.source.parent(name)
+        keyword = isinstance(above, cst.Arg) and above.keyword is name
+        attribute = isinstance(above, cst.Attribute) and above.attr is name
+        assign = next((one for one in self._script.source.ancestors(name) if isinstance(one, cst.Assign)), None)
+        bound = assign is not None and any(name in targets(one.target) for one in assign.targets)
+        return keyword or attribute or bound
+
+    def _takes_half(self, call: cst.Call, region: Sequence[cst.CSTNode]) -> bool:
+        """Whether `call` runs a model, chooses, or, in the region, is a loss that autocast computes in float32."""
+        name, path = called_name(call), dotted(call.func) or ""
+        if path == f"torch.{name}" and name in _CHOICES:
+            return name != "max" or len(call.args) > 1
+        if self._is_lifted(call):
+            return any(self._script.inside(one, call) for one in region)
+        return call in self._forwards and not is_loss(name) and not any(self.functions(call))
+
+    def _is_lifted(self, call: cst.CSTNode) -> bool:
+        """Whether `call` computes a loss of PyTorch, which autocast does in float32."""
+        if not isinstance(call, cst.Call):
+            return False
+        name, path = called_name(call), dotted(call.func) or ""
+        made = {called_name(call.func)} if isinstance(call.func, cst.Call) else constructors(self._script.source, path)
+        made -= _MOVES
+        lifted = bool(made) and all(MODULE_OPS.get(one) in LOSSES & FLOAT32 for one in made)
+        return lifted or (not made and name in LOSSES & FLOAT32 and path.rpartition(".")[0] in _FUNCTIONAL)
+
+    def is_tensor(self, call: cst.Call) -> bool:
+        """Whether `call` certainly gives one floating-point tensor."""
+        above = self._script.source.parent(call)
+        if isinstance(above, cst.Assign):
+            target, home = above.targets[0].target, self._script.function_of(call)
+            name = dotted(target) or ""
+            whole = any(guess.search(name) for guess in (WHOLE_NUMBERS, INDICES))
+            uses = [one for one in self._script.calls if one.args and dotted(one.args[0].value) == name]
+            compared = any(self._is_lifted(one) for one in uses if self._script.function_of(one) is home)
+            known = used_as_tensor(target, self._script.rewrite)
+            return known is not False and (known or compared) and not whole
+        if isinstance(above, cst.Arg):
+            call = self._script.source.parent(above)
+            path = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
+            return path.rpartition(".")[0] in (*_FUNCTIONAL, "torch") and called_name(call) in OPERATIONS
+        method = isinstance(above, cst.Attribute) and above.attr.value in TENSOR_METHODS
+        return method or isinstance(above, (cst.BinaryOperation, cst.UnaryOperation))
