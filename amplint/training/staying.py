@@ -69,11 +69,7 @@ class Staying:
         above = self._script.source.parent(node)
         if isinstance(above, (cst.Assign, cst.AnnAssign)):
             made = [one.target for one in above.targets] if isinstance(above, cst.Assign) else [above.target]
-            parts = (
-                [one.value for each in made for one in each.elements]
-                if all(isinstance(each, (cst.Tuple, cst.List)) for each in made)
-                else made
-            )
+            parts = [part for one in made for part in targets(one)]
             names = [dotted(one) for one in parts]
             return all(name is not None and "." not in name and self._uses_are(name, above, region) for name in names)
         if isinstance(above, cst.Arg):
@@ -82,13 +78,12 @@ class Staying:
         if isinstance(above, cst.Subscript) and above.value is node:
             return self._may_stay_half(above, region)
         if isinstance(above, cst.Attribute):
-            call = self._script.source.parent(above)
-            if above.attr.value in _READS or (called_name(call) == "max" and getattr(call, "args", ())):
+            around = self._script.source.parent(above)
+            method = around if isinstance(around, cst.Call) and around.func is above else None
+            name = above.attr.value
+            if name in _READS or (name == "max" and method is not None and method.args):
                 return True
-            called = isinstance(call, cst.Call) and call.func is above
-            if not called or above.attr.value in _SAME:
-                return self._may_stay_half(call if called and call is not None else above, region)
-            return False
+            return (method is None or name in _SAME) and self._may_stay_half(method or above, region)
         return isinstance(above, cst.Expr)
 
     def _uses_are(self, name: str, binding: cst.CSTNode, region: Sequence[cst.CSTNode]) -> bool:
@@ -140,8 +135,8 @@ class Staying:
             known = used_as_tensor(target, self._script.rewrite)
             return known is not False and (known or compared) and not whole
         if isinstance(above, cst.Arg):
-            call = self._script.source.parent(above)
-            path = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
-            return path.rpartition(".")[0] in (*_FUNCTIONAL, "torch") and called_name(call) in OPERATIONS
+            taking = self._script.source.parent(above)
+            owner, _, name = (dotted(taking.func) or "" if isinstance(taking, cst.Call) else "").rpartition(".")
+            return owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS
         method = isinstance(above, cst.Attribute) and above.attr.value in TENSOR_METHODS
         return method or isinstance(above, (cst.BinaryOperation, cst.UnaryOperation))
