@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SEARCH_PATH = regex(rb"\bsys\.path\b|\bPYTHONPATH\b|\baddsitedir\b")
 """What has modules searched in other folders."""
-_TELLING = (".md", ".rst", "file", ".cfg", ".env")
+TELLING = (".md", ".rst", "file", ".cfg", ".env")
 """Ends of the names of files beside the scripts that tell how these are started: README.md, Dockerfile, Makefile."""
 
 
@@ -59,7 +59,7 @@ class Absent:
         if found is None:
             return None
         root, name = self._folders.root(folder), re.compile(rb"\b%s\b" % re.escape(os.path.basename(found[1]).encode()))
-        told = (os.path.join(root, one) for one in self._folders.listing(root) if one.endswith(_TELLING))
+        told = (os.path.join(root, one) for one in self._folders.listing(root) if one.endswith(TELLING))
         for path in {*(self._mentions.files_around(importer) or ()), *told}:
             raw = self._contents.raw(path) or b""
             if _SEARCH_PATH.search(raw) or (os.path.basename(path) in PROJECT_FILES and name.search(raw)):

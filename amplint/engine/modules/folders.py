@@ -19,7 +19,7 @@ _FOLDER = regex(rb"[\"']((?:\.\./)*\w[\w/-]*)[\"']")
 """A string in source code that can be a relative path of a folder."""
 _MOST_ADDED = 200
 """The number of such strings from which no further scripts are read."""
-_MOST_FOLDERS = 5_000
+MOST_FOLDERS = 5_000
 """The number of folders after which a search ends: a project can hold its data, too."""
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 OUTSIDE = LIBRARIES | (sys.stdlib_module_names - {"test", "code", "types", "trace", "copy"})
@@ -140,8 +140,14 @@ class Folders:
         return os.path.join(package, "__init__.py") if inside else None
 
 
-def files_below(root: str) -> Iterator[str]:
-    """The paths of the files in and below a folder, but for hidden folders and installed packages."""
-    for folder, inner, names in itertools.islice(os.walk(root), _MOST_FOLDERS):
+def below(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """A folder and those below it, as `os.walk` has them, in order and without hidden ones and installed packages."""
+    for folder, inner, names in os.walk(root):
         inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
-        yield from (os.path.join(folder, name) for name in sorted(names))
+        yield folder, inner, sorted(names)
+
+
+def files_below(root: str) -> Iterator[str]:
+    """The paths of the files in and below a folder."""
+    folders = itertools.islice(below(root), MOST_FOLDERS)
+    return (os.path.join(folder, name) for folder, _, names in folders for name in names)

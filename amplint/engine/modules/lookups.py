@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 Answers = Mapping[str, Mapping[str, tuple[str, str]]]
 """Path of the importer -> query -> path of the answer and digest of its content (see `Modules.answer`)."""
 
+_SEARCHES = frozenset(
+    {Query.TRAINED, Query.KERNELS, Query.MODEL_IN_REGION, Query.SETS, Query.SWITCHES}
+    | {Query.MENTIONS, Query.USES, Query.UNUSED, Query.IMPORTERS}
+)
+"""Queries that read all files of a project."""
+_IN_PROJECT = _SEARCHES | {Query.UNRESOLVED, Query.PRECISIONS, Query.LAUNCH}
+"""Queries whose answers a project's fingerprint holds."""
+_PROJECT = f"{Query.PROJECT.value} "
+
 
 class Lookups:
     """The queries that `modules` answers during the analysis of one file, recorded so that they can be repeated.
@@ -109,14 +118,28 @@ class Lookups:
         return place
 
     def answers(self) -> Answers:
-        """Each lookup of the analysis, with its answer."""
+        """Each lookup of the analysis, with its answer, and the fingerprints of projects that were searched."""
+        for importer, questions in self._asked.items():
+            if any(_query(question) in _SEARCHES for question in questions):
+                questions[_PROJECT] = self._modules.answer(importer, _PROJECT)
         return self._asked
 
 
 def is_still_valid(modules: Modules, asked: Answers) -> bool:
     """Whether the lookups `asked` have the same answers now."""
+    return all(_hold(modules, importer, questions) for importer, questions in asked.items())
+
+
+def _hold(modules: Modules, importer: str, questions: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether the questions of one importer have the same answers, of which its project's fingerprint holds some."""
+    _, project = questions.get(_PROJECT, ("", ""))
+    held = _IN_PROJECT if project and modules.answer(importer, _PROJECT)[1] == project else frozenset()
     return all(
         modules.answer(importer, question) == (place, content)
-        for importer, questions in asked.items()
         for question, (place, content) in questions.items()
+        if _query(question) not in held and question != _PROJECT
     )
+
+
+def _query(question: str) -> str:
+    return question.partition(" ")[0]

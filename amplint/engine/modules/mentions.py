@@ -23,7 +23,7 @@ _REGISTERS = regex(rb"(?m)^[ \t]*@[\w.]*[Rr]egist|\.register\(")
 """What lets others make what a file defines by a name that is text."""
 _MOST_FILES = 3_000
 """The number of files of a project that are searched for a name; in a larger one, any name can be anywhere."""
-_SEARCHED = (".py", ".yaml", ".yml", ".json", ".toml", ".sh", ".ipynb")
+SEARCHED = (".py", ".yaml", ".yml", ".json", ".toml", ".sh", ".ipynb")
 
 
 class Mentions:
@@ -41,7 +41,7 @@ class Mentions:
         """The scripts and configuration files of the project, None if there are too many."""
         root = self._folders.root(os.path.dirname(importer))
         if root not in self._files:
-            searched = (path for path in files_below(root) if path.endswith(_SEARCHED))
+            searched = (path for path in files_below(root) if path.endswith(SEARCHED))
             found = tuple(itertools.islice(searched, _MOST_FILES + 1))
             self._files[root] = found if len(found) <= _MOST_FILES else None
         return self._files[root]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from amplint.engine.modules.absent import Absent
 from amplint.engine.modules.contents import Contents
 from amplint.engine.modules.evidence import Evidence
+from amplint.engine.modules.fingerprint import Fingerprints
 from amplint.engine.modules.folders import Folders
 from amplint.engine.modules.mentions import Mentions
 from amplint.engine.modules.query import Query
@@ -26,6 +27,7 @@ class Modules:
         self.evidence = Evidence(self.contents, self.folders, self.mentions)
         self.required = Required(self.contents, self.folders)
         self.absent = Absent(self.contents, self.folders, self.mentions)
+        self.fingerprints = Fingerprints(self.contents, self.folders, self.mentions)
 
     def answer(self, importer: str, question: str) -> tuple[str, str]:
         """The answer to a query of `importer`, with its subject behind a space: a place, and a digest of its content.
@@ -39,12 +41,14 @@ class Modules:
         if query == Query.VERSION:
             wanted = self.required.wanted(importer, subject)
             return (wanted.place, str(wanted)) if wanted is not None else ("", "")
+        if query == Query.PROJECT:
+            return "", self.fingerprints.of(importer)
         return _WORDS[query](self, importer, subject), ""
 
     def forget(self, path: str) -> None:
         """Drop the cached content of a file that has changed, and what is derived of contents."""
         self.contents.forget(path)
-        for part in (self.mentions, self.evidence, self.required, self.absent):
+        for part in (self.mentions, self.evidence, self.required, self.absent, self.fingerprints):
             part.forget()
 
     def amend(self, path: str, raw: bytes) -> None:

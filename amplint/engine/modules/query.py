@@ -8,6 +8,8 @@ import enum
 class Query(str, enum.Enum):
     """What the analysis of a file asks of the project around it."""
 
+    PROJECT = "project"
+    """A digest of all files of the project (see `Fingerprints`)."""
     MODULE = "module"
     """The file of a module."""
     FILE = "file"
