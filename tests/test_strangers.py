@@ -989,6 +989,24 @@ for epoch in range(3):
         scaler.update()
     save_all("last.pth", model=model, optimizer=optimizer, scaler=scaler, epoch=epoch)
 """,
+    "a forward pass by a method of its own, behind a switch of synchronisation": """
+from models import build
+from torch.nn.parallel import DistributedDataParallel
+
+def train(args, loader):
+    model = build(args)
+    optimizer = torch.optim.AdamW(model.parameters())
+    if args.distributed:
+        model = DistributedDataParallel(model)
+    for batches in loader:
+        for number, x in enumerate(batches):
+            guess = model(x)
+            model.require_backward_grad_sync = number == args.steps - 1
+            loss = model.forward_simple(x, guess)
+            (loss / args.steps).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+""",
 }
 TRUE = {
     "a step in a region that goes on with another optimizer's part of a model": ["AMP101"],
