@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 
@@ -1026,5 +1024,5 @@ TRUE = {
 def test_only_what_is_wrong_is_told(shape: str) -> None:
     raw = (HEAD + PROGRAMS[shape]).encode()
     rules = screen([rule for rule in RULES.values() if rule.default], raw, frozenset())
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, tuple(rules), ()), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/script.py")
     assert [one.code for one in found if one.severity > Severity.INFO] == TRUE.get(shape, [])

@@ -17,10 +17,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers() and rule.default)
 
@@ -965,7 +963,7 @@ SCRIPTS = {
 
 def found(script: str) -> list[tuple[int, str]]:
     """The lines of `script` that are reported, each with the code."""
-    findings = analyse(Job("train.py", "", script.encode(), RULES), Modules()).findings
+    findings = findings_of(script, RULES)
     return sorted((finding.span.start.row, finding.code) for finding in findings)
 
 
@@ -1239,7 +1237,7 @@ def test_a_command_line_limits_the_dtypes(choices: str, dtype: str) -> None:
         optimizer.zero_grad()
     """
     source = textwrap.dedent(text).encode()
-    told = analyse(Job("train.py", "", source, RULES), Modules()).findings
+    told = findings_of(source, RULES)
     assert [finding.message for finding in told if finding.code == "AMP410"] == [
         f"the optimizer updates {dtype} parameters, of which there is no float32 copy"
     ]
@@ -1259,5 +1257,5 @@ def test_what_counts_parameters_leaves_them_in_half(call: str, told: bool) -> No
         optimizer.step()
         optimizer.zero_grad()
     """
-    found = analyse(Job("train.py", "", textwrap.dedent(text).encode(), RULES), Modules()).findings
+    found = findings_of(textwrap.dedent(text), RULES)
     assert ("AMP410" in {finding.code for finding in found}) is told
