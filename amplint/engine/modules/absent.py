@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from amplint.engine.modules.contents import Contents
     from amplint.engine.modules.folders import Folders
     from amplint.engine.modules.mentions import Mentions
-    from amplint.engine.unresolved import Bindings, Imported
+    from amplint.engine.modules.unresolved import Bindings, Imported
 
 _SEARCH_PATH = regex(rb"\bsys\.path\b|\bPYTHONPATH\b|\baddsitedir\b")
 """What has modules searched in other folders."""
@@ -35,7 +35,7 @@ class Absent:
 
     def unresolved(self, importer: str) -> str | None:
         """What `importer`, or a file that it imports, imports from its project and the project does not have."""
-        from amplint.engine.unresolved import unresolved
+        from amplint.engine.modules.unresolved import unresolved
 
         if importer not in self._unresolved:
             lacking = unresolved([importer, *self._packages(importer)], self._imported_by, self._parses)
@@ -44,7 +44,7 @@ class Absent:
 
     def _left_apart(self, importer: str) -> str | None:
         """A module that a script imports and that stands, with others, in a folder that nothing makes it search."""
-        from amplint.engine.unresolved import apart
+        from amplint.engine.modules.unresolved import apart
 
         if b"__main__" not in (self._contents.raw(importer) or b""):
             return None
@@ -74,7 +74,7 @@ class Absent:
             folder = os.path.dirname(folder)
 
     def _imported_by(self, importer: str) -> Imported:
-        from amplint.engine.unresolved import Bindings, imported
+        from amplint.engine.modules.unresolved import Bindings, imported
 
         if importer not in self._imported:
             folder, text = os.path.dirname(importer), self._contents.text(importer)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.engine.modules.folders import PROJECT_FILES, files_below
-from amplint.engine.switched import setting, switches_on
+from amplint.engine.modules.switched import setting, switches_on
 from amplint.regex import regex
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ class Required:
         return self._wanted[key]
 
     def _searched_wanted(self, beside: str, package: str) -> Wanted | None:
-        from amplint.engine.requirements import wanted
+        from amplint.engine.modules.requirements import wanted
 
         for file in (file for folder in self._folders.searched(beside) for file in self._requirements(folder)):
             raw = self._contents.raw(file)
@@ -41,7 +41,7 @@ class Required:
 
     def _requirements(self, folder: str) -> tuple[str, ...]:
         """The files of `folder`, and of its documentation, that state versions of packages."""
-        from amplint.engine.requirements import FILES
+        from amplint.engine.modules.requirements import FILES
 
         if folder not in self._files:
             inner = (os.path.join(folder, name) for name in _DOCUMENTATION if name in self._folders.listing(folder))
