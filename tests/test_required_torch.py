@@ -104,12 +104,13 @@ def run(block, loader, x):
     ("given", "requirement", "found", "repaired"),
     [
         ("x", "pytorch=1.9.0", False, False),
-        ("x", "pytorch=1.11.0", True, True),
+        ("x", "pytorch=2.0.1", False, False),
+        ("x", "pytorch=2.1.0", True, True),
         ("x", "pytorch>=1.9", True, True),
         ("x", "numpy=1.9.0", True, True),
         ("x, mask=x", "pytorch=1.9.0", True, False),
         ("batch", "pytorch=1.9.0", True, False),
-        ("batch", "pytorch=2.1.0", True, True),
+        ("batch", "pytorch=1.11.0", True, True),
     ],
 )
 def test_a_variant_of_checkpoints_needs_a_version_that_has_it(
