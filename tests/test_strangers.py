@@ -987,6 +987,15 @@ for epoch in range(3):
         scaler.update()
     save_all("last.pth", model=model, optimizer=optimizer, scaler=scaler, epoch=epoch)
 """,
+    "pictures of a pipeline whose weights are half": """
+import numpy as np
+from flow import ImagePipeline
+
+pipe = ImagePipeline.from_pretrained("flow", torch_dtype=torch.bfloat16, device="cuda")
+first = np.array(pipe("a lake"))
+second = np.array(pipe("a lake"))
+print(np.allclose(first, second))
+""",
     "a forward pass by a method of its own, behind a switch of synchronisation": """
 from models import build
 from torch.nn.parallel import DistributedDataParallel

@@ -476,6 +476,14 @@ PRETRAINED = Guess(
     decides=True,
     known=("transformers.", "diffusers."),
 )
+PIPELINE = Guess(
+    name="what gives a pipeline",
+    of="the function that made something",
+    pattern=r"Pipeline\.from_pretrained$",
+    because="The call of a pipeline returns pictures, arrays or text, not the tensors that its models compute.",
+    examples=("diffusers.DiffusionPipeline.from_pretrained", "flow.ImagePipeline.from_pretrained"),
+    counterexamples=("transformers.AutoModel.from_pretrained", "pipeline"),
+)
 FLOAT32_WEIGHTS = Guess(
     name="weights that were saved in float32 or float16",
     of="the name of a pretrained language model",
