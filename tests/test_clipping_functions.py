@@ -39,7 +39,9 @@ def told(clip: str, before: str = "pass") -> list[str]:
     return [one.severity.name.lower() for one in analyse(Job("steps.py", "", code.encode(), RULES), Modules()).findings]
 
 
-@pytest.mark.parametrize("clip", ["clip_grad_norm(group['params'], 1.0)", "norm = clip_grad_norm(group['params'], 1.0)"])
+@pytest.mark.parametrize(
+    "clip", ["clip_grad_norm(group['params'], 1.0)", "norm = clip_grad_norm(group['params'], 1.0)"]
+)
 def test_function_that_gets_parameters_alone(clip: str) -> None:
     assert told(clip) == ["info"]
     assert told(clip, "self.scaler.unscale_(optimizer)") == []
