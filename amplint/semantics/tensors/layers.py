@@ -338,7 +338,7 @@ class Layers(Tracker):
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle `layers.append(layer)`, and the layer that embeds the tokens of a model of transformers."""
-        if call.name in EMBEDDING_GETTERS:
+        if call.name in EMBEDDING_GETTERS and call.owner is not None:
             model = symbol_of(self.machine, call.owner)
             self.machine[Weights].symbols.add(model)
             return Module(self.machine.unknown("embedding", parts=(model,)).symbol, _EMBEDDING)
