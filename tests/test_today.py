@@ -176,6 +176,20 @@ SCRIPTS = {
         """,
         ("torch_dtype=torch.bfloat16", "torch_dtype=torch.float32"),
     ),
+    "a trainer of preferences gets two models in bfloat16": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM
+        from trl import DPOConfig, DPOTrainer
+
+        choices = dict(torch_dtype=torch.bfloat16)
+        net = AutoModelForCausalLM.from_pretrained(path, **choices)
+        reference = AutoModelForCausalLM.from_pretrained(path, **choices)
+        settings = DPOConfig(output_dir="runs", bf16=True, num_train_epochs=3)
+        DPOTrainer(net, reference, settings, train_dataset=samples).train()  # expect: AMP741
+        """,
+        ("torch_dtype=torch.bfloat16", "torch_dtype=torch.float32"),
+    ),
     "a Trainer gets a model as it was saved": (
         """
         import torch
