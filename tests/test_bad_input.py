@@ -21,16 +21,14 @@ from amplint.codemods import Conversion, files
 from amplint.engine import fixing
 from amplint.engine import pool as pool_module
 from amplint.engine import run as run_module
-from amplint.engine.analyse import analyse
 from amplint.engine.deep import call_deep
 from amplint.engine.discover import Target
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.run import Linter
 from amplint.findings import Finding
 from amplint.reports import full
 from tests.conftest import Command, Plugin
+from tests.linting import findings_of
 from tests.test_cli import BAD
 
 DEPTH = 2000
@@ -439,7 +437,7 @@ def test_an_analysis_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
     rules = [rule for rule in load_registry().rules.values() if rule.code == "AMP205"]
     monkeypatch.setattr(semantics, "interpret", fail)
-    (finding,) = analyse(Job("a.py", "", BAD.encode(), tuple(rules)), Modules()).findings
+    (finding,) = findings_of(BAD, rules)
     assert (finding.code, finding.message) == ("AMP003", "The analysis failed: LookupError: lost")
 
 

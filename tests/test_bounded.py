@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from amplint.engine import worker
-from amplint.engine.analyse import MOST_BYTES, analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
+from amplint.engine.analyse import MOST_BYTES
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding
 from amplint.ruleset.opportunities.whole_file import LARGEST
 from amplint.semantics.python import machine
 from benchmarks.doublings import GLOBS, SHAPES, lint, match
 from tests.conftest import Command
+from tests.linting import findings_of
 from tests.test_cli import BAD
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
@@ -218,7 +217,7 @@ IN_METHOD = LONG.replace("for x in loader:", "class Trainer:\n def train(self):\
 
 def analysed(text: str, seconds: float) -> list[Finding]:
     """What is found in `text` when its analysis may take so many seconds."""
-    return analyse(Job("train.py", "", text.encode(), RULES, seconds=seconds), Modules()).findings
+    return findings_of(text, RULES, seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +284,7 @@ def test_values_that_double_are_given_up() -> None:
     head = "import torch\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
     text = f"{head}{body}        return torch.cat(x).half()\n"
     began = time.process_time()
-    found = analyse(Job("a.py", "/a.py", text.encode(), RULES, seconds=0.1), Modules()).findings
+    found = findings_of(text, RULES, path="/a.py", seconds=0.1)
     assert [(one.code, one.message) for one in found] == [
         ("AMP005", "The analysis was ended after 1 seconds; findings can be missing.")
     ]

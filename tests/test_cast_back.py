@@ -12,6 +12,7 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules[code] for code in ("AMP104", "AMP406"))
 HEADER = """\
@@ -225,7 +226,7 @@ def test_what_a_region_of_the_caller_takes_back(name: str) -> None:
         (row, line.rpartition("# ")[2]) for row, line in rows.items()
     }
     assert all(one.severity is Severity.INFO for one in findings.findings)
-    told = analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+    told = findings_of(code, RULES)
     assert [one.span.start.row for one in told] == (list(rows) if name in SHOWN else [])
 
 

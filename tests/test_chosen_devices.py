@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 HEAD = "import torch\nfrom torch import nn\n"
@@ -163,7 +161,7 @@ class Other(Trainer):
 def told(code: str, asked: frozenset[str] = frozenset()) -> list[str]:
     raw = (HEAD + code).encode()
     rules = screen([rule for rule in RULES.values() if rule.default], raw, asked)
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, tuple(rules), (), asked=asked), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/script.py", asked=asked)
     return [one.code for one in found if one.code == "AMP107"]
 
 
@@ -218,7 +216,7 @@ def score(model, batch{parameters}):
 )
 def test_a_region_and_work_on_one_device_by_availability(device: str, parameters: str, count: int) -> None:
     raw = AVAILABLE.format(device=device, parameters=parameters).encode()
-    found = analyse(Job("program.py", "", raw, (RULES["AMP106"],)), Modules()).findings
+    found = findings_of(raw, (RULES["AMP106"],))
     assert len([one for one in found if one.code == "AMP106"]) == count
 
 
@@ -245,5 +243,5 @@ def main(model, optimizer, loader, wanted):
 @pytest.mark.parametrize(("flag", "count"), [("wanted and device == 'cuda'", 0), ("wanted", 1)])
 def test_a_flag_that_callers_pass_for_one_device_alone(flag: str, count: int) -> None:
     raw = PASSED.format(flag=flag).encode()
-    found = analyse(Job("program.py", "", raw, (RULES["AMP106"],)), Modules()).findings
+    found = findings_of(raw, (RULES["AMP106"],))
     assert len([one for one in found if one.code == "AMP106"]) == count

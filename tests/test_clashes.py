@@ -12,6 +12,7 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules[code] for code in ("AMP502", "AMP504"))
 HEADER = """\
@@ -30,7 +31,7 @@ def found(program: str) -> set[tuple[int, str]]:
     job = Job("program.py", "", code.encode(), RULES, asked=frozenset({"AMP502", "AMP504"}))
     findings = analyse(job, Modules()).findings
     assert all(finding.severity is Severity.INFO for finding in findings)
-    assert not analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+    assert not findings_of(code, RULES)
     return {(finding.span.start.row - HEADER.count("\n"), finding.code) for finding in findings}
 
 

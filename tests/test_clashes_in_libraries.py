@@ -482,6 +482,83 @@ PROGRAMS = {
             bias = torch.zeros(x.shape[1], x.shape[1], device=x.device, dtype=x.dtype)
             return torch.bmm(bias.expand(len(x), -1, -1), self.to_v(x))
     """,
+    "places to sample, computed from whole numbers that are converted to float32": """
+        class Warped:
+            def __init__(self, xs, ys, width):
+                self.xs, self.ys, self.width = torch.tensor(xs), torch.tensor(ys), width
+
+            def sample(self, picture, motion):
+                across = self.xs.expand_as(motion[:, 0]).float() + motion[:, 0]
+                down = self.ys.expand_as(motion[:, 1]).float() + motion[:, 1]  # AMP502
+                grid = torch.stack((2 * (across / self.width - 0.5), 2 * (down / self.width - 0.5)), dim=3)
+                return F.grid_sample(picture, grid)
+
+            def alike(self, picture, motion):
+                across = self.xs.expand_as(motion[:, 0]).to(motion.dtype) + motion[:, 0]
+                down = self.ys.expand_as(motion[:, 1]).to(motion.dtype) + motion[:, 1]
+                grid = torch.stack((2 * (across / self.width - 0.5), 2 * (down / self.width - 0.5)), dim=3)
+                return F.grid_sample(picture, grid)
+
+            def converted(self, picture, motion):
+                across = self.xs.expand_as(motion[:, 0]).float() + motion[:, 0]
+                grid = torch.stack((across, across), dim=3)
+                return F.grid_sample(picture, grid.to(picture.dtype))
+    """,
+    "a factor that is a power of a cast on every path, before own weights": """
+        class Neighbours(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(width, width))
+
+            def forward(self, counts, nodes, both):
+                counts = counts.float().clamp(min=1)  # AMP502
+                if both:
+                    share = torch.pow(counts, -0.5)
+                else:
+                    share = 1.0 / counts
+                nodes = nodes * share.reshape(-1, 1)
+                return torch.matmul(nodes, self.weight)
+
+            def alike(self, counts, nodes, both):
+                counts = counts.to(nodes.dtype).clamp(min=1)
+                if both:
+                    share = torch.pow(counts, -0.5)
+                else:
+                    share = 1.0 / counts
+                nodes = nodes * share.reshape(-1, 1)
+                return torch.matmul(nodes, self.weight)
+    """,
+    "features of a part of a model among the embeddings of its tokens": """
+        def placed(model, batch, token):
+            embedding = model.get_input_embeddings()
+            tokens = embedding(batch["ids"]).to(device=embedding.weight.device)
+            features = model.see(batch["pictures"]).to(tokens.device)
+            tokens[batch["ids"] == token] = features.reshape(-1, features.shape[-1])  # AMP502
+            return tokens
+
+        def alike(model, batch, token):
+            tokens = model.get_input_embeddings()(batch["ids"])
+            features = model.see(batch["pictures"]).to(tokens.device, tokens.dtype)
+            tokens[batch["ids"] == token] = features.reshape(-1, features.shape[-1])
+            return tokens
+
+        class Reader(nn.Module):
+            def forward(self, ids, pictures):
+                tokens = self.language.get_input_embeddings()(ids)
+                return tokens.masked_scatter((ids == self.token).unsqueeze(-1), self.eyes(pictures))  # AMP502
+
+            def alike(self, ids, pictures):
+                tokens = self.language.get_input_embeddings()(ids)
+                features = self.eyes(pictures)
+                features = features.to(tokens.device, tokens.dtype)
+                return tokens.masked_scatter((ids == self.token).unsqueeze(-1), features)
+
+            def made(self, ids, pictures):
+                tokens = nn.Embedding(8, 8)(ids)
+                features = self.eyes(pictures)
+                features = features.to(tokens)
+                return tokens.masked_scatter((ids == self.token).unsqueeze(-1), features)
+    """,
 }
 
 

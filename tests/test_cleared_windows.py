@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 PROGRAM = """
@@ -32,7 +30,7 @@ CASES = [
 def test_one_mistake_is_one_finding(first: str, last: str, codes: set[str]) -> None:
     program = PROGRAM.format(first=first, last=last).encode()
     rules = (RULES["AMP302"], RULES["AMP304"])
-    assert {one.code for one in analyse(Job("program.py", "", program, rules), Modules()).findings} == codes
+    assert {one.code for one in findings_of(program, rules)} == codes
 
 
 BESIDE = """
@@ -54,9 +52,7 @@ def train(model, batches, optimizer, steps, args):
 @pytest.mark.parametrize(("loss", "codes"), [("loss / args.share", set()), ("loss", {"AMP302"})])
 def test_a_path_that_steps_each_time_is_no_part_of_a_window(loss: str, codes: set[str]) -> None:
     program = BESIDE.format(loss=loss).encode()
-    assert {
-        one.code for one in analyse(Job("program.py", "", program, (RULES["AMP302"],)), Modules()).findings
-    } == codes
+    assert {one.code for one in findings_of(program, (RULES["AMP302"],))} == codes
 
 
 BEHIND = """
@@ -73,7 +69,7 @@ def train(model, batches, optimizer, steps, args):
 def test_gradients_are_cleared_behind_the_condition_of_the_step(test: str) -> None:
     rules = (RULES["AMP302"], RULES["AMP304"])
     program = BEHIND.format(test=test).encode()
-    assert [one.code for one in analyse(Job("program.py", "", program, rules), Modules()).findings] == ["AMP304"]
+    assert [one.code for one in findings_of(program, rules)] == ["AMP304"]
 
 
 TRAINER = """
@@ -108,5 +104,5 @@ class Trainer:
 @pytest.mark.parametrize(("scaled", "expected"), [("pass", [11]), ("self.optimizer.zero_grad()", [])])
 def test_a_trainer_clears_on_the_path_of_its_scaler_too(scaled: str, expected: list[int]) -> None:
     program = TRAINER.format(scaled=scaled).encode()
-    found = analyse(Job("program.py", "", program, (RULES["AMP304"],)), Modules()).findings
+    found = findings_of(program, (RULES["AMP304"],))
     assert [one.span.start.row for one in found] == expected

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from amplint.engine.requirements import wanted
+from amplint.engine.modules.requirements import wanted
 from amplint.reports.formats import FORMATS
 from amplint.semantics.configs.display import Reader
 from amplint.semantics.values.values import Const, Items, Unknown, Value

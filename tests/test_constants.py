@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules.values())
 HEAD = (
@@ -73,7 +71,7 @@ RIGHT = [
 def found(program: str, code: str) -> int:
     """The number of findings of a rule in a program."""
     raw = (HEAD + "BIAS = 127\n" + program).encode()
-    findings = analyse(Job("x.py", "/nowhere/x.py", raw, RULES), Modules()).findings
+    findings = findings_of(raw, RULES, path="/nowhere/x.py")
     return sum(finding.code == code for finding in findings)
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import libcst
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.registry import load_registry
 from amplint.semantics import interpret
@@ -21,6 +19,7 @@ from amplint.semantics.reading.scopes import relevant
 from amplint.semantics.values.symbols import Symbols
 from amplint.source.source import Source
 from benchmarks.chains import chain
+from tests.linting import findings_of
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
 PAIRS = 4
@@ -49,7 +48,7 @@ def processor_time(run: Callable[[], object]) -> float:
 
 def lint(text: str) -> list[str]:
     """The codes found in a file with this text."""
-    findings = analyse(Job("train.py", "", text.encode(), RULES), Modules()).findings
+    findings = findings_of(text, RULES)
     return [f"{finding.code}:{finding.span.start.row}" for finding in findings]
 
 

@@ -6,11 +6,9 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP601", "AMP605"))
 HEADER = """
@@ -511,7 +509,7 @@ NOT_RAISING = [
 
 
 def rows(code: str, asked: frozenset[str]) -> list[int]:
-    found = analyse(Job("function.py", "", code.encode(), RULES, asked=asked), Modules()).findings
+    found = findings_of(code, RULES, asked=asked)
     return [finding.span.start.row for finding in found if finding.code != "AMP602"]
 
 
@@ -538,7 +536,7 @@ def test_a_recomputation_outside_of_a_region_in_one_of_two_loops() -> None:
 def test_what_raises_under_a_region_of_a_caller_is_an_info(code: str) -> None:
     code = HEADER + textwrap.dedent(code)
     marked = [row for row, line in enumerate(code.splitlines(), 1) if "# found" in line]
-    found = analyse(Job("function.py", "", code.encode(), RULES), Modules()).findings
+    found = findings_of(code, RULES)
     assert [finding.span.start.row for finding in found] == marked
     assert {finding.severity for finding in found} == {Severity.INFO}
     assert all("a caller has a region on" in (finding.reason or "") for finding in found)
@@ -571,5 +569,5 @@ def test_decorators_chosen_for_a_version_are_known(second: str, number: int) -> 
             + aliases
             + blocks(decorator="@before").replace("@before\n    def backward", f"{second}\n    def backward")
         )
-        found = analyse(Job("function.py", "", code.encode(), (rule,)), Modules()).findings
+        found = findings_of(code, (rule,))
         assert len(found) == number

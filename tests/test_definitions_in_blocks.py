@@ -6,10 +6,8 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules[code] for code in ("AMP203", "AMP601"))
 TRAINS = """
@@ -49,7 +47,7 @@ def found(head: str) -> set[str]:
     """The codes of what is reported where the definitions stand behind `head`."""
     imports, body = TRAINS.split("{head}\n")
     code = imports + head + (textwrap.indent(body, "    ") if head else body)
-    return {finding.code for finding in analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings}
+    return {finding.code for finding in findings_of(code, RULES)}
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)

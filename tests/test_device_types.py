@@ -16,6 +16,7 @@ from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import AUTOCAST_DEVICES, CUDA_ALONE, NO_CONTEXTS
+from tests.linting import findings_of
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP106", "AMP107"))
 RUN = """
@@ -64,7 +65,7 @@ INFO, WARNING, ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
 
 def lint(program: str, version: str | None = None) -> list[Finding]:
     asked = frozenset(rule.code for rule in RULES)
-    return analyse(Job("program.py", "", program.encode(), RULES, torch=version, asked=asked), Modules()).findings
+    return findings_of(program, RULES, torch=version, asked=asked)
 
 
 def told(program: str) -> list[tuple[str, Severity]]:
@@ -400,7 +401,7 @@ def test_a_flag_may_stand_in_another_file_than_the_call(tmp_path: Path) -> None:
     (tmp_path / "features.py").write_text(FEATURES)
     program = tmp_path / "program.py"
     program.write_text(EVALUATION)
-    found = analyse(Job("program.py", str(program), program.read_bytes(), (), RULES), Modules()).findings
+    found = findings_of(program.read_bytes(), (), RULES, path=str(program))
     assert "AMP003" not in {finding.code for finding in found}
 
 

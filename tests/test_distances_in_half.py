@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP503"],)
 PROGRAM = """
@@ -25,7 +23,7 @@ IF_SMALL = ("", ", 2.0", ", p=2", ", p=order", ', compute_mode="use_mm_for_eucli
 
 def told(how: str, made: str = HALF, then: str = "") -> list[tuple[str, bool]]:
     program = PROGRAM.format(made=made, how=how, then=then).encode()
-    found = analyse(Job("program.py", "", program, RULES), Modules()).findings
+    found = findings_of(program, RULES)
     return [(one.severity.name.lower(), "more than 25 rows" in one.message) for one in found]
 
 

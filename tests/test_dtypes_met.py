@@ -7,11 +7,9 @@ import textwrap
 import pytest
 import torch
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 CODES = ("AMP104", "AMP401", "AMP406", "AMP407", "AMP408", "AMP502", "AMP504")
 RULES = tuple(load_registry().rules[code] for code in CODES)
@@ -27,7 +25,7 @@ from torch import nn
 def found(program: str) -> set[tuple[int, str]]:
     """The lines of `program` that are reported, each with the code; all of it infos."""
     code = HEADER + textwrap.dedent(program).lstrip("\n")
-    findings = analyse(Job("program.py", "", code.encode(), RULES, asked=frozenset(CODES)), Modules()).findings
+    findings = findings_of(code, RULES, asked=frozenset(CODES))
     assert all(finding.severity is Severity.INFO for finding in findings)
     return {(finding.span.start.row - HEADER.count("\n"), finding.code) for finding in findings}
 
@@ -318,7 +316,7 @@ def test_numbers_keep_the_dtype(expression: str) -> None:
     """
     code = HEADER + textwrap.dedent(program).lstrip("\n")
     rule = load_registry().rules["AMP503"]
-    (finding,) = analyse(Job("program.py", "", code.encode(), (rule,)), Modules()).findings
+    (finding,) = findings_of(code, (rule,))
     assert finding.severity is Severity.ERROR
 
 

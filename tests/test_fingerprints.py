@@ -1,67 +1,82 @@
-"""Fingerprints: the same for what moved, different for what is not the same."""
+"""Fingerprints of projects, which spare a warm run the searches of all files."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import amplint
-from amplint.engine.fingerprints import fingerprints, from_root
-from amplint.reports.context import Sources
-
-LINES = ["import torch", "", "region = torch.cuda.amp.autocast()", "other = torch.cuda.amp.autocast()"]
+from amplint.engine.modules import Answers, Lookups, Modules, is_still_valid
+from amplint.engine.modules.mentions import Mentions
+from amplint.source.source import Source
 
 
-def marks(lines: list[str], filename: str = "train.py", root: str | None = None) -> dict[str, int]:
-    """Fingerprint -> row, of what is found in a file with these lines."""
-    text = "\n".join(lines) + "\n"
-    findings = amplint.check(text, filename=filename)
-    found = fingerprints(findings, Sources({filename: text.encode()}).line, root)
-    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in found)
-    return {each: finding.span.start.row for each, finding in zip(found, findings, strict=True)}
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "other.py").write_text("use_amp = True\n", encoding="utf-8")
+    (tmp_path / "README.md").write_text("Start it with `python train.py`.\n", encoding="utf-8")
+    (tmp_path / "data.bin").write_bytes(b"one")
+    (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
+    return tmp_path
 
 
-def test_lines_move(project: Path) -> None:
-    before = marks(LINES)
-    assert [*before.values()] == [3, 4]
-    moved = marks([LINES[0], "x = 1", "", "y = 2", *LINES[2:]])
-    assert [*moved] == [*before]
-    indented = marks([LINES[0], "if True:", f"    {LINES[2]}", f"\t{LINES[3]}".replace("\t", "    ")])
-    assert [*indented] == [*before]
-    swapped = marks([*LINES[:2], LINES[3], LINES[2]])
-    assert [*swapped] == [*before][::-1]
+def asked(project: Path) -> Answers:
+    path = str(project / "train.py")
+    lookups = Lookups(Modules(), Source(path, "import torch\n", path))
+    main = Source(path, "import torch\n", path)
+    assert lookups.sets(main, "use_amp")
+    assert lookups.unresolved(main) is None
+    return lookups.answers()
 
 
-def test_what_differs(project: Path) -> None:
-    before = set(marks(LINES))
-    assert not before & set(marks(LINES, filename="other.py"))
-    assert not before & set(marks([*LINES[:2], "region = torch.cuda.amp.autocast(True)"]))
+def test_a_project_that_stays_is_not_searched(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = asked(project)
+
+    def refuse(*_: object) -> bool:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(Mentions, "sets", refuse)
+    assert is_still_valid(Modules(), answers)
 
 
-def test_equal_findings_are_counted(project: Path) -> None:
-    one, two, three = (marks([LINES[0], *[LINES[2]] * count]) for count in (1, 2, 3))
-    assert [len(each) for each in (one, two, three)] == [1, 2, 3]
-    assert [*three][:2] == [*two]
-    assert [*two][:1] == [*one]
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "content": lambda root: (root / "parts" / "other.py").write_text(
+        "use_amp = False\nuse_amp = 1\n", encoding="utf-8"
+    ),
+    "a new file": lambda root: (root / "parts" / "new.yaml").write_text("a: 1\n", encoding="utf-8"),
+    "documentation": lambda root: (root / "README.md").write_text("PYTHONPATH=parts\n", encoding="utf-8"),
+    "a name": lambda root: (root / "data.bin").rename(root / "other.bin"),
+    "a link": lambda root: (root / "link").symlink_to(root / "parts"),
+}
 
 
-def test_the_same_file_by_another_name(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = marks(LINES, filename="a/train.py")
-    assert marks(LINES, filename=str(project / "a" / "train.py")) == before
-    monkeypatch.chdir(project.parent)
-    assert marks(LINES, filename="project/a/train.py", root="project") == before
-    assert marks(LINES, filename="project/a/train.py") != before
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_a_project_that_changes_is_searched_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
+) -> None:
+    answers, searched = asked(project), list[str]()
+    change(project)
+
+    def sets(self: Mentions, importer: str, name: str) -> bool:
+        searched.append(name)
+        return True
+
+    monkeypatch.setattr(Mentions, "sets", sets)
+    assert is_still_valid(Modules(), answers)
+    assert searched == ["use_amp"]
 
 
-def test_paths(project: Path) -> None:
-    assert from_root("a/../b.py") == "b.py"
-    assert from_root("..b.py") == "..b.py"
-    assert from_root(str(project.parent / "x.py")) == (project.parent / "x.py").as_posix()
-    assert from_root("a/b.py", "a") == "b.py"
+def test_what_is_searched_again_may_differ(project: Path) -> None:
+    answers = asked(project)
+    (project / "parts" / "other.py").write_text("", encoding="utf-8")
+    assert not is_still_valid(Modules(), answers)
 
 
-def test_lines_that_cannot_be_read(project: Path) -> None:
-    findings = amplint.check("\ud800", filename="evil\ud800.py") * 2
-    assert len(set(fingerprints(findings, Sources().line))) == 2
+def test_a_file_outside_of_its_project_has_no_fingerprint(project: Path) -> None:
+    assert Modules().fingerprints.of(str(project / "train.py"))
+    assert not Modules().fingerprints.of(str(project / "missing.py"))
+    (project / "parts" / "link").symlink_to(project)
+    assert not Modules().fingerprints.of(str(project / "train.py"))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP212"],)
 PROGRAM = """
@@ -52,4 +50,4 @@ def fit(model, loader, criterion, optimizer, flags):
 )
 def test_a_finite_norm_tells_of_a_step_that_is_taken(condition: str, told: bool) -> None:
     program = PROGRAM.format(condition=condition)
-    assert bool(analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings) == told
+    assert bool(findings_of(program, RULES)) == told

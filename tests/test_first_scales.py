@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP207"],)
 TRAINER = """import torch
@@ -52,7 +50,7 @@ def found(scaler: str, step: str) -> list[Finding]:
     """What AMP207 finds in the trainer."""
     program = TRAINER.format(scaler=scaler, step=step)
     path = Path("program.py").resolve()
-    return analyse(Job(path.name, str(path), program.encode(), RULES), Modules()).findings
+    return findings_of(program, RULES, path=str(path))
 
 
 @pytest.mark.parametrize(

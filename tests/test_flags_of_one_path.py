@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 LOOP = """
@@ -53,7 +51,7 @@ OFF = {
 def told(flag: str, before: str) -> list[str]:
     raw = f"import torch\n{before}\n{LOOP.format(flag=flag)}".encode()
     rules = screen([rule for rule in RULES.values() if rule.default], raw, frozenset())
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, tuple(rules), ()), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/script.py")
     return [one.code for one in found if one.code.startswith("AMP20")]
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 CODES = ("AMP406", "AMP408")
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code in CODES)
@@ -55,7 +53,7 @@ def fit(net, batches, optimizer):
 
 def told(program: str, *, asked: bool = False) -> list[tuple[str, str]]:
     selected = frozenset(CODES) if asked else frozenset[str]()
-    found = analyse(Job("program.py", "", program.encode(), RULES, asked=selected), Modules()).findings
+    found = findings_of(program, RULES, asked=selected)
     return [(finding.code, finding.reason or "") for finding in found]
 
 

@@ -11,6 +11,7 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if "AMP405" <= code <= "AMP413")
 HEADER = """\
@@ -29,7 +30,7 @@ def run(x, y, n, labels, dtype):
 def found(lines: str, asked: frozenset[str] = frozenset()) -> list[tuple[str, Severity]]:
     """What is reported in `lines`, the end of a function, where the rules in `asked` are selected by their code."""
     code = HEADER + textwrap.indent(textwrap.dedent(lines).strip("\n"), "    ") + "\n"
-    findings = analyse(Job("program.py", "", code.encode(), RULES, asked=asked), Modules()).findings
+    findings = findings_of(code, RULES, asked=asked)
     return [(finding.code, finding.severity) for finding in findings]
 
 
@@ -183,7 +184,7 @@ def predict(model, image, tiles, weights):
 def test_windows_that_overlap(old: str, new: str, found: bool) -> None:
     """What is divided by a count of its windows has places where several of them meet."""
     code = WINDOWS.replace(old, new) if old else WINDOWS
-    findings = analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+    findings = findings_of(code, RULES)
     assert [finding.code for finding in findings] == ["AMP407"] * found
     assert all(finding.severity is Severity.INFO for finding in findings)
 
@@ -241,5 +242,5 @@ def divergence(odds, sharp):
     [("odds.dtype == torch.float16", Severity.INFO), ("sharp", Severity.INFO)],
 )
 def test_a_function_that_asks_for_dtypes_may_be_called_in_a_region(asked: str, severity: Severity) -> None:
-    findings = analyse(Job("program.py", "", RESTORED.format(asked=asked).encode(), RULES), Modules()).findings
+    findings = findings_of(RESTORED.format(asked=asked), RULES)
     assert [(finding.code, finding.severity) for finding in findings] == [("AMP408", severity)]

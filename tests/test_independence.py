@@ -6,11 +6,9 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code.startswith("AMP2"))
 FRAME = """
@@ -86,7 +84,7 @@ def told(body: list[str], enabled: str = "") -> dict[str, Severity]:
     """The severity of what is found, by code."""
     lines = textwrap.indent("\n".join(body), " " * 12)
     program = FRAME.format(body=lines, enabled=enabled)
-    findings = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    findings = findings_of(program, RULES)
     return {finding.code: finding.severity for finding in findings}
 
 
@@ -132,7 +130,7 @@ train(Runner(torch.cuda.is_available()), object(), model, optimizer, loader)
     [("getattr(runner, 'scaler', None)", SILENT), ("runner.scaler", SILENT), ("getattr(other, 'scaler', None)", INFO)],
 )
 def test_a_scaler_whose_method_ran_is_not_none(read: str, expected: dict[str, Severity | None]) -> None:
-    findings = analyse(Job("program.py", "", SCALER.format(read=read).encode(), RULES), Modules()).findings
+    findings = findings_of(SCALER.format(read=read), RULES)
     found = {finding.code: finding.severity for finding in findings}
     assert found.get("AMP205") is expected["AMP205"]
 
@@ -178,5 +176,5 @@ UNSCALED = "AMP207"
     ],
 )
 def test_a_plain_pass_within_the_branch_that_scales(made: str, expected: Severity | None) -> None:
-    findings = analyse(Job("program.py", "", NESTED.format(made=made).encode(), RULES), Modules()).findings
+    findings = findings_of(NESTED.format(made=made), RULES)
     assert next((one.severity for one in findings if one.code == UNSCALED), None) is expected

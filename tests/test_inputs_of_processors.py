@@ -6,9 +6,7 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
+from tests.linting import findings_of
 from tests.test_clashes import HEADER, RULES, found
 
 LOADS = """
@@ -101,5 +99,5 @@ def test_latents_in_float32_for_a_decoder_in_half() -> None:
     """
     for conversion, rows in {"float": [5], "half": []}.items():
         code = HEADER + textwrap.dedent(program.format(latents=f"latents.{conversion}()")).lstrip("\n")
-        findings = analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+        findings = findings_of(code, RULES)
         assert [one.span.start.row - HEADER.count("\n") for one in findings] == rows

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP501"],)
 PROGRAM = """
@@ -50,7 +48,7 @@ CASES = [
 def test_the_branch_without_a_tensor(kind: tuple[str, str, str], test: str, expected: bool) -> None:
     value, net, values = kind
     program = PROGRAM.format(value=value, net=net, values=values, test=test, parameter="other")
-    findings = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    findings = findings_of(program, RULES)
     assert bool(findings) is expected
 
 
@@ -80,5 +78,5 @@ def train(model, optimizer, loader):
 )
 def test_an_object_is_of_its_class_and_its_bases(cls: str, expected: bool) -> None:
     rules = (load_registry().rules["AMP205"],)
-    findings = analyse(Job("program.py", "", OBJECTS.format(cls=cls).encode(), rules), Modules()).findings
+    findings = findings_of(OBJECTS.format(cls=cls), rules)
     assert bool(findings) is expected

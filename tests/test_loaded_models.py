@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules.values())
 HEAD = """
@@ -341,7 +339,7 @@ CODES = frozenset({"AMP410", "AMP501", "AMP502", "AMP503", "AMP706", "AMP715"})
 def _told(text: str) -> list[str]:
     raw = text.encode()
     rules = screen([rule for rule in RULES if rule.code in CODES and rule.default], raw, frozenset())
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, tuple(rules), ()), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/script.py")
     return [one.code for one in found if one.severity > Severity.INFO]
 
 

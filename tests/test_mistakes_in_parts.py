@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 
@@ -22,7 +20,7 @@ def told(folder: Path, text: str, **others: str) -> list[tuple[int, str]]:
     path, raw = folder / "program.py", text.encode()
     path.write_bytes(raw)
     rules = screen([rule for rule in RULES.values() if rule.default], raw, frozenset())
-    found = analyse(Job("program.py", str(path), raw, tuple(rules)), Modules()).findings
+    found = findings_of(raw, rules, path=str(path))
     return [(one.span.start.row, one.code) for one in found if one.severity.name != "INFO"]
 
 

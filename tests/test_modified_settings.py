@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 PROGRAM = """
@@ -50,7 +48,7 @@ FLOAT32 = {
 def told(before: str) -> list[str]:
     raw = PROGRAM.format(before=before).encode()
     rules = screen([rule for rule in RULES.values() if rule.default], raw, frozenset())
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, tuple(rules), ()), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/script.py")
     return [one.code for one in found if one.code == "AMP706"]
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from amplint.engine import modules as modules_module
 from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
-from amplint.engine.modules import Lookups, Modules
+from amplint.engine.modules import Lookups, Modules, contents
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.rule import Rule
@@ -98,7 +97,7 @@ def test_what_is_known_of_the_text_of_a_followed_file_is_kept_longer_than_its_tr
     (tmp_path / ".git").mkdir()
     loop = LOOP.format(how="from utils import NativeScaler", name="NativeScaler")
     write(tmp_path, {"first.py": loop, "second.py": loop, "utils.py": "LIMIT = 2\n" + textwrap.dedent(WRAPPER)})
-    monkeypatch.setattr(modules_module, "_TREES_KEPT", kept)
+    monkeypatch.setattr(contents, "_TREES_KEPT", kept)
     modules = Modules()
     followed = []
     for name in ("first.py", "second.py"):
@@ -107,7 +106,7 @@ def test_what_is_known_of_the_text_of_a_followed_file_is_kept_longer_than_its_tr
         assert [f"{finding.code}:{finding.span.start.row}" for finding in done.findings] == ["AMP206:13"]
         (note,) = (note for note in done.findings[0].notes if note.filename)
         assert note.span.start.row == 10
-        followed.append(modules.source(str(tmp_path / "utils.py")))
+        followed.append(modules.contents.source(str(tmp_path / "utils.py")))
     assert followed[0] is followed[1]
     assert followed[0] is not None
     assert any(chunk.has_tree for chunk in followed[0].chunks) == bool(kept)
@@ -406,7 +405,10 @@ def test_what_is_imported_with_everything_is_followed_where_the_file_binds_no_su
     modules = Modules()
     program = Program(source, Lookups(modules, source))
     assert [chunk.name for chunk in program.chunks if chunk.source is not source] == ["Wrapper"]
-    cut = {name: "chunks" in vars(modules.source(str(tmp_path / "parts" / name))) for name in ("first.py", "second.py")}
+    cut = {
+        name: "chunks" in vars(modules.contents.source(str(tmp_path / "parts" / name)))
+        for name in ("first.py", "second.py")
+    }
     assert cut == {"first.py": True, "second.py": False}
 
 

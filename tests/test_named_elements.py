@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP215"],)
 PROGRAM = """
@@ -41,4 +39,4 @@ CASES = [
 @pytest.mark.parametrize(("test", "expected"), CASES)
 def test_the_loop_does_not_end_after_the_one_alone(target: str, source: str, test: str, expected: bool) -> None:
     program = PROGRAM.format(target=target, source=source, test=test).encode()
-    assert bool(analyse(Job("program.py", "", program, RULES), Modules()).findings) is expected
+    assert bool(findings_of(program, RULES)) is expected

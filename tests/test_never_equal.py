@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 BRANCHES = """
@@ -56,7 +54,7 @@ CASES = [
 
 def found(program: str, *codes: str) -> set[str]:
     rules = tuple(RULES[code] for code in codes)
-    return {one.code for one in analyse(Job("program.py", "", program.encode(), rules), Modules()).findings}
+    return {one.code for one in findings_of(program, rules)}
 
 
 @pytest.mark.parametrize(("kind", "test", "holds"), CASES)

@@ -15,6 +15,7 @@ from amplint.semantics.python import functions, statements
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.novelty import Novelty, Patience
 from amplint.source import syntax as cst
+from tests.linting import findings_of
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
 NODE = cst.Name(value="loss")
@@ -86,7 +87,7 @@ WORK = "\n".join(f"        total_{i} = outputs[{i}] * {i}" for i in range(40))
 
 def lint(text: str) -> list[str]:
     """The codes found in a file with this text."""
-    return [finding.code for finding in analyse(Job("train.py", "", text.encode(), RULES), Modules()).findings]
+    return [finding.code for finding in findings_of(text, RULES)]
 
 
 def runs(text: str, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -8,12 +8,10 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.findings import Finding, Severity
+from tests.linting import findings_of
 
 RULES = [rule for code, rule in load_registry().rules.items() if "AMP401" <= code <= "AMP404"]
 HEADER = """\
@@ -31,7 +29,7 @@ REGION = 'with torch.autocast("cuda", dtype=torch.float16):'
 
 def lint(code: str) -> list[Finding]:
     """What the rules of this family find; diagnostics included."""
-    return analyse(Job("program.py", "", code.encode(), tuple(RULES)), Modules()).findings
+    return findings_of(code, RULES)
 
 
 def check(body: str) -> None:
@@ -917,11 +915,11 @@ def test_tensors_of_which_nothing_tells_the_dtype() -> None:
     told_anyway = ("AMP104", "AMP106")
     rules = tuple(rule for rule in load_registry().rules.values() if rule.assumed and rule.code not in told_anyway)
     asked = frozenset(rule.code for rule in rules)
-    said = analyse(Job("program.py", "", code.encode(), rules, asked=asked), Modules()).findings
+    said = findings_of(code, rules, asked=asked)
     expected = {(row, line.partition("  # ")[2]) for row, line in enumerate(code.splitlines(), 1) if "  # AMP" in line}
     assert {(finding.span.start.row, finding.code) for finding in said} == expected
     assert {finding.severity for finding in said} == {Severity.INFO}
-    assert not analyse(Job("program.py", "", code.encode(), rules), Modules()).findings
+    assert not findings_of(code, rules)
     assert {rule for _, rule in expected} <= {rule.code for rule in screen(rules, code.encode(), asked)}
 
 
@@ -957,8 +955,8 @@ def plain(model, images, targets):
 def test_losses_of_what_a_model_returned_in_half() -> None:
     code = HEADER + LOSSES_OF_OUTPUTS
     rules = (load_registry().rules["AMP408"],)
-    said = analyse(Job("program.py", "", code.encode(), rules, asked=frozenset({"AMP408"})), Modules()).findings
+    said = findings_of(code, rules, asked=frozenset({"AMP408"}))
     expected = [row for row, line in enumerate(code.splitlines(), 1) if "  # AMP408" in line]
     assert [finding.span.start.row for finding in said] == expected
-    (left,) = analyse(Job("program.py", "", code.encode(), rules), Modules()).findings
+    (left,) = findings_of(code, rules)
     assert code.splitlines()[left.span.start.row - 1].strip().startswith("return loss + F.cross_entropy")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 CLASS = """
@@ -43,7 +41,7 @@ def told(**parts: str) -> list[str]:
     given = {"imports": "", "bases": "", "flag": "half", "value": "False", "condition": "self.half"}
     raw = CLASS.format(**{**given, **parts}).encode()
     rules = screen([rule for rule in RULES.values() if rule.default], raw, frozenset())
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, tuple(rules), ()), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/script.py")
     return [one.code for one in found if one.code.startswith("AMP2")]
 
 
@@ -97,5 +95,5 @@ def fit(model, loader, optimizer, epochs, half):
 def test_scaler_of_a_setting_is_made_anew(condition: str) -> None:
     raw = SETTING.format(condition=condition).encode()
     rules = screen([rule for rule in RULES.values() if rule.default], raw, frozenset())
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, tuple(rules), ()), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/script.py")
     assert [one.code for one in found if one.code == "AMP210"] == ["AMP210"]

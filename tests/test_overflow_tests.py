@@ -6,10 +6,8 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULE = load_registry().rules["AMP203"]
 
@@ -75,7 +73,7 @@ LOWERED = {
 def _found(body: str) -> list[str]:
     lines = textwrap.dedent(body)
     raw = (PROGRAM + textwrap.indent(lines, " " * 8)).encode()
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, (RULE,), ()), Modules()).findings
+    found = findings_of(raw, (RULE,), path="/nowhere/script.py")
     return [one.code for one in found]
 
 

@@ -9,11 +9,9 @@ import re
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
@@ -1235,6 +1233,6 @@ def test_what_is_told(shape: str) -> None:
     code, program = shape[:6], HEAD + PROGRAMS[shape]
     raw = program.encode()
     rules = tuple(screen([RULES[code]], raw, frozenset({code})))
-    found = analyse(Job("train.py", "/nowhere/train.py", raw, rules, asked=frozenset({code})), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/train.py", asked=frozenset({code}))
     expected = [line for line, text in enumerate(program.splitlines(), 1) if re.search(rf"# expect: {code}$", text)]
     assert sorted({finding.span.start.row for finding in found}) == expected

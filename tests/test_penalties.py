@@ -6,11 +6,9 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULE = load_registry().rules["AMP213"]
 PROGRAMS = {
@@ -55,7 +53,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_penalty_that_is_returned(name: str) -> None:
     code = "import torch\n\n" + textwrap.dedent(PROGRAMS[name])
-    findings = analyse(Job("losses.py", "", code.encode(), (RULE,), asked=frozenset({"AMP213"})), Modules()).findings
+    findings = findings_of(code, (RULE,), asked=frozenset({"AMP213"}))
     expected = [row for row, line in enumerate(code.splitlines(), 1) if "# AMP213" in line]
     assert [finding.span.start.row for finding in findings] == expected
     assert all(finding.severity is Severity.INFO for finding in findings)

@@ -7,11 +7,9 @@ import textwrap
 import pytest
 import torch
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP406"],)
 HEADER = """\
@@ -94,7 +92,7 @@ PROGRAMS = {
 def test_positions(program: str) -> None:
     code = HEADER + textwrap.dedent(program).lstrip("\n")
     marked = {row for row, line in enumerate(code.splitlines(), 1) if "# found" in line}
-    found = analyse(Job("program.py", "", code.encode(), RULES, asked=frozenset({"AMP406"})), Modules()).findings
+    found = findings_of(code, RULES, asked=frozenset({"AMP406"}))
     assert {one.span.start.row for one in found} == marked
     assert all(one.severity is Severity.INFO for one in found)
 

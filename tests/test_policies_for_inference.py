@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP714"],)
 PROGRAM = """
@@ -35,7 +33,7 @@ START = 'if __name__ == "__main__":\n    main()'
 
 def told(work: str, start: str = START, buffers: str = "") -> list[str]:
     program = PROGRAM.format(work=work, start=start, buffers=buffers).encode()
-    return [one.message for one in analyse(Job("program.py", "", program, RULES), Modules()).findings]
+    return [one.message for one in findings_of(program, RULES)]
 
 
 @pytest.mark.parametrize("work", EVALUATES)

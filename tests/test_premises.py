@@ -10,6 +10,7 @@ from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding, Severity
 from amplint.premises import Premise, named, remaining_severity
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules.values())
 INFO, WARNING, ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
@@ -279,4 +280,4 @@ def main(model, loader):
 def test_a_function_that_waits_for_a_backward_pass_measures(backward: str, severities: list[Severity]) -> None:
     program = PROFILED.format(backward=backward).encode()
     rule = load_registry().rules["AMP101"]
-    assert [one.severity for one in analyse(Job("program.py", "", program, (rule,)), Modules()).findings] == severities
+    assert [one.severity for one in findings_of(program, (rule,))] == severities

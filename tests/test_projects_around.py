@@ -11,6 +11,7 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules.values())
 TRAINING = """
@@ -282,5 +283,5 @@ def test_a_model_out_of_sight_may_be_one_that_enters_a_region(
     script.write_text(EVALUATING)
     for imported, told in (("", 1), ("from nets import Net\nfrom epochs import train, evaluate\n", expected)):
         (tmp_path / "main.py").write_text(imported)
-        found = analyse(Job("epochs.py", str(script), script.read_bytes(), RULES), Modules()).findings
+        found = findings_of(script.read_bytes(), RULES, path=str(script))
         assert sum(one.code == "AMP111" for one in found) == told

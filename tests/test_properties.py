@@ -6,10 +6,8 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code.startswith("AMP2"))
 GETTER = """
@@ -74,7 +72,7 @@ COMPUTED = """
 
 def codes(program: str) -> set[str]:
     """The codes of what is found."""
-    findings = analyse(Job("program.py", "", textwrap.dedent(program).encode(), RULES), Modules()).findings
+    findings = findings_of(textwrap.dedent(program), RULES)
     return {finding.code for finding in findings}
 
 

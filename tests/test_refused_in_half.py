@@ -6,11 +6,9 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP503"],)
 HEADER = """\
@@ -181,6 +179,6 @@ def test_refused_where_half(program: str) -> None:
     code = textwrap.dedent(program).lstrip("\n")
     code = code if "import *" in code else HEADER + code
     marked = {row for row, line in enumerate(code.splitlines(), 1) if "# found" in line}
-    found = analyse(Job("program.py", "", code.encode(), RULES, asked=frozenset({"AMP503"})), Modules()).findings
+    found = findings_of(code, RULES, asked=frozenset({"AMP503"}))
     assert {one.span.start.row for one in found} == marked
     assert all(one.severity is Severity.INFO for one in found)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules.values())
 CHOSEN_STEP = """
@@ -149,11 +147,7 @@ class Packed(torch.nn.Module):
 
 
 def lint(program: str, code: str) -> Finding:
-    (found,) = (
-        one
-        for one in analyse(Job("program.py", "/nowhere/program.py", program.encode(), RULES), Modules()).findings
-        if one.code == code
-    )
+    (found,) = (one for one in findings_of(program, RULES, path="/nowhere/program.py") if one.code == code)
     return found
 
 

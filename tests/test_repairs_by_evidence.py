@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules.values())
 PARTS = """
@@ -180,7 +178,7 @@ def cost(a, b):
 
 def lint(code: str, program: str) -> list[Finding]:
     """What one rule finds."""
-    findings = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    findings = findings_of(program, RULES)
     return [finding for finding in findings if finding.code == code]
 
 

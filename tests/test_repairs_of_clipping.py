@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP205"],)
 PROGRAM = """
@@ -37,7 +35,7 @@ def found(work: str, parameters: str = BOTH, last: str = "pass") -> tuple[Findin
     if last == "pass":
         program = program.replace("    two = torch.optim.SGD(second.parameters(), lr=0.1)\n", "")
         program = program.replace("        two.zero_grad()\n", "")
-    return tuple(analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings)
+    return tuple(findings_of(program, RULES))
 
 
 def test_the_first_of_two_clips_is_repaired() -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP106"],)
 PROGRAM = """
@@ -53,7 +51,7 @@ class Trainer:
 
 
 def tells(program: str) -> bool:
-    return bool(analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings)
+    return bool(findings_of(program, RULES))
 
 
 @pytest.mark.parametrize(

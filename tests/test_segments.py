@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = [rule for code, rule in load_registry().rules.items() if code == "AMP603"]
 BLOCK = """
@@ -42,7 +40,7 @@ class Block(nn.Module):
 )
 def test_the_input_is_asked_for_its_gradient(condition: str, found: int) -> None:
     code = textwrap.dedent(BLOCK).format(condition=condition)
-    assert len(analyse(Job("block.py", "", code.encode(), tuple(RULES)), Modules()).findings) == found
+    assert len(findings_of(code, RULES)) == found
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_the_input_is_asked_for_its_gradient(condition: str, found: int) -> None
 )
 def test_keywords_for_a_segment(call: str, told: str) -> None:
     code = textwrap.dedent(BLOCK).format(condition="self.saving").replace("cp.checkpoint(self.body, x)", call)
-    findings = analyse(Job("block.py", "", code.encode(), tuple(RULES)), Modules()).findings
+    findings = findings_of(code, RULES)
     assert [one.severity.name.lower() for one in findings] == ([told] if told else [])
     name = "checkpoint_sequential" if "sequential" in call else "checkpoint"
     assert all(one.message.startswith(f"{name} is called") for one in findings if told == "info")
@@ -95,7 +93,7 @@ VERSIONS = """
 )
 def test_versions_that_are_too_old_to_run(asked: str, found: int) -> None:
     code = textwrap.dedent(VERSIONS).format(asked=asked)
-    assert len(analyse(Job("block.py", "", code.encode(), tuple(RULES)), Modules()).findings) == found
+    assert len(findings_of(code, RULES)) == found
 
 
 def test_a_copy_of_the_function_that_compares_the_version(tmp_path: Path) -> None:
@@ -105,4 +103,4 @@ def test_a_copy_of_the_function_that_compares_the_version(tmp_path: Path) -> Non
     text = textwrap.dedent(VERSIONS).format(asked='is_torch_version(">=", "1.11.0")')
     path = tmp_path / "block.py"
     path.write_text(text.replace("diffusers.utils", "utils"))
-    assert not analyse(Job("block.py", str(path), path.read_bytes(), tuple(RULES)), Modules()).findings
+    assert not findings_of(path.read_bytes(), RULES, path=str(path))

@@ -12,6 +12,7 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding, Severity
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules.values())
 TRAIN = """
@@ -106,7 +107,7 @@ def gathered(logits, tokens):
 
 
 def _found(path: str, text: str, codes: str) -> list[Finding]:
-    told = analyse(Job("train.py", path, textwrap.dedent(text).encode(), RULES), Modules()).findings
+    told = findings_of(textwrap.dedent(text), RULES, path=path)
     return [finding for finding in told if finding.code in codes.split()]
 
 

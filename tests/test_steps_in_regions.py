@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULE = load_registry().rules["AMP102"]
 HEAD = """
@@ -159,5 +157,5 @@ PROGRAMS = {
 @pytest.mark.parametrize("shape", PROGRAMS)
 def test_a_step_in_a_region(shape: str) -> None:
     text, expected = PROGRAMS[shape]
-    found = analyse(Job("script.py", "/nowhere/script.py", (HEAD + text).encode(), (RULE,), ()), Modules()).findings
+    found = findings_of((HEAD + text), (RULE,), path="/nowhere/script.py")
     assert [one.severity for one in found] == ([] if expected is None else [expected])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 
@@ -989,6 +987,33 @@ for epoch in range(3):
         scaler.update()
     save_all("last.pth", model=model, optimizer=optimizer, scaler=scaler, epoch=epoch)
 """,
+    "pictures of a pipeline whose weights are half": """
+import numpy as np
+from flow import ImagePipeline
+
+pipe = ImagePipeline.from_pretrained("flow", torch_dtype=torch.bfloat16, device="cuda")
+first = np.array(pipe("a lake"))
+second = np.array(pipe("a lake"))
+print(np.allclose(first, second))
+""",
+    "a forward pass by a method of its own, behind a switch of synchronisation": """
+from models import build
+from torch.nn.parallel import DistributedDataParallel
+
+def train(args, loader):
+    model = build(args)
+    optimizer = torch.optim.AdamW(model.parameters())
+    if args.distributed:
+        model = DistributedDataParallel(model)
+    for batches in loader:
+        for number, x in enumerate(batches):
+            guess = model(x)
+            model.require_backward_grad_sync = number == args.steps - 1
+            loss = model.forward_simple(x, guess)
+            (loss / args.steps).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+""",
 }
 TRUE = {
     "a step in a region that goes on with another optimizer's part of a model": ["AMP101"],
@@ -1008,5 +1033,5 @@ TRUE = {
 def test_only_what_is_wrong_is_told(shape: str) -> None:
     raw = (HEAD + PROGRAMS[shape]).encode()
     rules = screen([rule for rule in RULES.values() if rule.default], raw, frozenset())
-    found = analyse(Job("script.py", "/nowhere/script.py", raw, tuple(rules), ()), Modules()).findings
+    found = findings_of(raw, rules, path="/nowhere/script.py")
     assert [one.code for one in found if one.severity > Severity.INFO] == TRUE.get(shape, [])

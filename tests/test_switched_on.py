@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amplint.engine.switched import switches_on
+from amplint.engine.modules.switched import switches_on
 from tests.test_unreached import lint
 
 NAME = "use_checkpoint"

@@ -17,10 +17,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers() and rule.default)
 
@@ -175,6 +173,20 @@ SCRIPTS = {
         net = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16)
         settings = TrainingArguments(output_dir="runs", bf16=True, num_train_epochs=3)
         Trainer(net, settings, train_dataset=samples).train()  # expect: AMP741
+        """,
+        ("torch_dtype=torch.bfloat16", "torch_dtype=torch.float32"),
+    ),
+    "a trainer of preferences gets two models in bfloat16": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM
+        from trl import DPOConfig, DPOTrainer
+
+        choices = dict(torch_dtype=torch.bfloat16)
+        net = AutoModelForCausalLM.from_pretrained(path, **choices)
+        reference = AutoModelForCausalLM.from_pretrained(path, **choices)
+        settings = DPOConfig(output_dir="runs", bf16=True, num_train_epochs=3)
+        DPOTrainer(net, reference, settings, train_dataset=samples).train()  # expect: AMP741
         """,
         ("torch_dtype=torch.bfloat16", "torch_dtype=torch.float32"),
     ),
@@ -965,7 +977,7 @@ SCRIPTS = {
 
 def found(script: str) -> list[tuple[int, str]]:
     """The lines of `script` that are reported, each with the code."""
-    findings = analyse(Job("train.py", "", script.encode(), RULES), Modules()).findings
+    findings = findings_of(script, RULES)
     return sorted((finding.span.start.row, finding.code) for finding in findings)
 
 
@@ -1239,7 +1251,7 @@ def test_a_command_line_limits_the_dtypes(choices: str, dtype: str) -> None:
         optimizer.zero_grad()
     """
     source = textwrap.dedent(text).encode()
-    told = analyse(Job("train.py", "", source, RULES), Modules()).findings
+    told = findings_of(source, RULES)
     assert [finding.message for finding in told if finding.code == "AMP410"] == [
         f"the optimizer updates {dtype} parameters, of which there is no float32 copy"
     ]
@@ -1259,5 +1271,5 @@ def test_what_counts_parameters_leaves_them_in_half(call: str, told: bool) -> No
         optimizer.step()
         optimizer.zero_grad()
     """
-    found = analyse(Job("train.py", "", textwrap.dedent(text).encode(), RULES), Modules()).findings
+    found = findings_of(textwrap.dedent(text), RULES)
     assert ("AMP410" in {finding.code for finding in found}) is told

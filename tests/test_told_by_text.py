@@ -14,11 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 HEADER = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
@@ -203,10 +201,10 @@ def test_an_info_is_told_to_those_who_ask(name: str) -> None:
     rule = RULES[name[:6]]
     code = HEADER + textwrap.dedent(PROGRAMS[name])
     expected = [row for row, line in enumerate(code.splitlines(), 1) if re.search(rf"  # {rule.code}$", line)]
-    asked = analyse(Job("program.py", "", code.encode(), (rule,), asked=frozenset({rule.code})), Modules()).findings
+    asked = findings_of(code, (rule,), asked=frozenset({rule.code}))
     assert [finding.span.start.row for finding in asked] == expected
     assert all(finding.severity is Severity.INFO for finding in asked)
-    assert not analyse(Job("program.py", "", code.encode(), (rule,)), Modules()).findings
+    assert not findings_of(code, (rule,))
 
 
 def test_layers_refuse_what_is_only_moved() -> None:

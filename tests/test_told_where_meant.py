@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.findings import Finding, Severity
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 HEAD = """
@@ -195,7 +193,7 @@ def lint(text: str, name: str = "script.py", folder: str = "/nowhere") -> list[F
     """The findings of the default rules."""
     raw = text.encode()
     rules = screen([rule for rule in RULES.values() if rule.default], raw, frozenset())
-    return analyse(Job(name, f"{folder}/{name}", raw, tuple(rules), ()), Modules()).findings
+    return findings_of(raw, rules, path=f"{folder}/{name}")
 
 
 @pytest.mark.parametrize("shape", PROGRAMS)

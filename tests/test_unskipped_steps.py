@@ -6,10 +6,8 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP206", "AMP212"))
 LOOP = """
@@ -47,7 +45,7 @@ def run(net, batches, optimizer, schedule):
 
 
 def told(program: str) -> list[str]:
-    found = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    found = findings_of(program, RULES)
     return [finding.code for finding in found]
 
 

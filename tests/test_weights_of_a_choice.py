@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.regex import regex
+from tests.linting import findings_of
 
 RULES = (load_registry().rules["AMP502"],)
 ADVISED = regex(r"\.to\((.+)\)\.$")
@@ -37,11 +35,11 @@ def main():
 @pytest.mark.parametrize("layer", ["nn.Linear(4, 4)", "nn.Sequential(nn.ReLU(), nn.Linear(4, 4))"])
 def test_the_advice_is_the_dtype_of_the_weights(layer: str) -> None:
     program = PROGRAM.format(layer=layer)
-    (finding,) = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    (finding,) = findings_of(program, RULES)
     advised = ADVISED.search(finding.advice or "")
     assert advised is not None
     repaired = program.replace("self.head(x)", f"self.head(x.to({advised[1]}))")
-    assert analyse(Job("program.py", "", repaired.encode(), RULES), Modules()).findings == []
+    assert findings_of(repaired, RULES) == []
     for text, half in ((repaired, True), (repaired, False), (program, False)):
         names: dict[str, object] = {}
         exec(compile(text.replace("half=True", f"half={half}"), "program.py", "exec"), names)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code.startswith("AMP30"))
 STEP = """
@@ -50,5 +48,5 @@ STEPS = "self.state.scaler.step(self.optimization.optimizer); self.state.scaler.
 )
 def test_a_condition_behind_the_step(end: str, inside: str, expected: set[str]) -> None:
     program = PROGRAM.format(end=end, inside=inside)
-    findings = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    findings = findings_of(program, RULES)
     assert {finding.code for finding in findings} == expected

@@ -8,6 +8,7 @@ from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.code in ("AMP302", "AMP304"))
 WINDOWS = tuple(rule for rule in load_registry().rules.values() if rule.code.startswith("AMP30"))
@@ -48,7 +49,7 @@ ASKED = "gradient_accumulation_steps=every"
 
 def told(body: str, given: str = "") -> list[str]:
     program = PROGRAM.format(given=given, round=body.strip("\n"))
-    return [one.code for one in analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings]
+    return [one.code for one in findings_of(program, RULES)]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def train(model, loader, optimizer, criterion, every, state):
 
 @pytest.mark.parametrize("program", COUNTED.values(), ids=COUNTED)
 def test_counter_with_a_value_before(program: str) -> None:
-    found = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    found = findings_of(program, RULES)
     assert [one.code for one in found] == ["AMP302"]
 
 
@@ -266,5 +267,5 @@ def train(a, b, loader, first, second, every):
 
 
 def test_what_each_step_takes_is_of_one_micro_batch() -> None:
-    found = analyse(Job("program.py", "", f"import torch\n{ALONE}".encode(), WINDOWS), Modules()).findings
+    found = findings_of(f"import torch\n{ALONE}", WINDOWS)
     assert [one.code for one in found] == ["AMP304"]

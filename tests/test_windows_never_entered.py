@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = tuple(load_registry().rules.values())
 LOOP = """
@@ -37,7 +35,7 @@ MADE = "torch.optim.SGD(model.parameters(), lr=1.0)"
 def count(**parts: str) -> int:
     """The number of findings of AMP733."""
     text = LOOP.format(**{"steps": STEPS, "made": MADE, "condition": "True"} | parts)
-    findings = analyse(Job("train.py", "", text.encode(), RULES), Modules()).findings
+    findings = findings_of(text, RULES)
     return sum(one.code == "AMP733" for one in findings)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.linting import findings_of
 
 RULES = load_registry().rules
 PROGRAM = """
@@ -38,7 +36,7 @@ ALONE = ("steps == 1", "steps <= 1", "not steps > 1", "1 == steps")
 def found(alone: str, ends: str) -> set[str]:
     program = PROGRAM.replace("ALONE", alone).replace("ENDS", ends).encode()
     rules = tuple(RULES[code] for code in ("AMP201", "AMP203", "AMP205", "AMP301"))
-    return {one.code for one in analyse(Job("program.py", "", program, rules), Modules()).findings}
+    return {one.code for one in findings_of(program, rules)}
 
 
 @pytest.mark.parametrize("ends", ENDS)
@@ -74,4 +72,4 @@ def train(model, batches, steps, other):
 @pytest.mark.parametrize(("case", "expected"), [("steps == 1", False), ("steps <= 1", False), ("other == 1", True)])
 def test_a_window_that_goes_on_is_longer_than_one(case: str, expected: bool) -> None:
     program = LATER.replace("CASE", case).encode()
-    assert bool(analyse(Job("program.py", "", program, (RULES["AMP215"],)), Modules()).findings) is expected
+    assert bool(findings_of(program, (RULES["AMP215"],))) is expected

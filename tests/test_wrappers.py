@@ -11,6 +11,7 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity
+from tests.linting import findings_of
 from tests.test_modules import lint as found_in
 from tests.test_modules import write
 
@@ -191,6 +192,6 @@ def test_it_is_told_of_the_call_in_another_file_and_what_follows_there(
 ) -> None:
     write(tmp_path, {"main.py": MAIN, "epoch.py": EPOCH.format(after=after)})
     path = tmp_path / "main.py"
-    findings = analyse(Job("main.py", str(path), path.read_bytes(), (), RULES), Modules()).findings
+    findings = findings_of(path.read_bytes(), (), RULES, path=str(path))
     told = [(one.code, one.severity, one.elsewhere and one.elsewhere.span.start.row) for one in findings]
     assert told == [("AMP101", Severity.WARNING, 10), *stale]

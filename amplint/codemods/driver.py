@@ -107,7 +107,7 @@ def _cured(
             done += [Remark(row_before(original, text, one.edits[0].span.start.row), one.message) for one in applied]
             text, left = new, list(moved(text, new, left))
         for place, found in cures.items():
-            raw = around().raw(place) or b""
+            raw = around().contents.raw(place) or b""
             after = _fixed(raw, found)
             if after is not None:
                 before.setdefault(place, raw)
@@ -119,11 +119,11 @@ def _cured(
     if stopping:
         return Conversion(original, refused=tuple(dict.fromkeys(stopping)))
     for place, raw in before.items():
-        page, was = opened(place, around().raw(place) or raw), opened(place, raw).text
+        page, was = opened(place, around().contents.raw(place) or raw), opened(place, raw).text
         after = page.restored(without_needless_casts(was, page.text, place))
         if after is not None:
             amend(place, after)
-    others = tuple(Cured(place, raw, around().raw(place) or raw) for place, raw in before.items())
+    others = tuple(Cured(place, raw, around().contents.raw(place) or raw) for place, raw in before.items())
     cured = tuple(one for one in first if one not in told) if others else ()
     return Conversion(text, tuple(done), left=tuple(dict.fromkeys(told)), others=others, cured=cured)
 

@@ -14,6 +14,7 @@ from amplint.engine.config import size_limit
 from amplint.engine.diagnostics import describe
 from amplint.engine.discover import Target
 from amplint.engine.modules import Modules
+from amplint.engine.modules.contents import Contents
 from amplint.engine.run import opened
 from amplint.findings import Position, Span
 from amplint.fixes.write import replace_file
@@ -38,14 +39,15 @@ def convert_files(
         together.trim()
 
 
-class _ConversionBatch(Modules):
-    """The files that are converted together, path -> the file name of reports.
+class _ConversionBatch(Contents):
+    """The contents of files that are converted together, each after its conversion; `filenames` names them in reports.
 
     Of two that import each other, the one converted first sees the other in its original form.
     """
 
     def __init__(self, filenames: Mapping[str, str], wish: Wish, *, write: bool) -> None:
         super().__init__()
+        self._modules = Modules(self)
         self._filenames = filenames
         self._wish = wish
         self._write = write
@@ -57,8 +59,8 @@ class _ConversionBatch(Modules):
         done = self._done.pop(path, None)
         if done is None:
             self._done[path] = None
-            done = convert_file(self._filenames[path], path, self._wish, write=self._write, modules=self)
-            self.forget(path)
+            done = convert_file(self._filenames[path], path, self._wish, write=self._write, modules=self._modules)
+            self._modules.forget(path)
         self._done[path] = done
         return done
 

@@ -112,7 +112,7 @@ def _files(script: Script) -> Iterator[Remark]:
     for node in script.of_kind(cst.SimpleString):
         name = str(node.evaluated_value)
         if script.path and name.endswith(_SETTINGS):
-            place = modules().file(script.path, name)
-            raw = (modules().raw(place) or b"") if place is not None else b""
+            place = modules().folders.file(script.path, name)
+            raw = (modules().contents.raw(place) or b"") if place is not None else b""
             if b"fp16" in raw or b"float16" in raw:
                 yield Remark(script.row(node), f"{name} speaks of float16 as well")

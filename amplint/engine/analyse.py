@@ -62,7 +62,7 @@ def _analyse(job: Job, modules: Modules) -> Analysis:
         return Analysis([internal_error(job.filename, "The analysis", failure)])
     finally:
         forget()
-        modules.trim()
+        modules.contents.trim()
 
 
 def _interpreted(job: Job, modules: Modules) -> Analysis:

@@ -32,18 +32,21 @@ def with_calls(
 ) -> list[Finding]:
     """`found`, and those of the findings `away` that the files in which they lie do not have themselves."""
     known = {(one.code, one.span) for one in found}
-    wanted = [one for one in away if one.severity is not Severity.INFO and (one.code, one.span) not in known]
+    wanted = [
+        (one, one.elsewhere)
+        for one in away
+        if one.elsewhere is not None and one.severity is not Severity.INFO and (one.code, one.span) not in known
+    ]
     more: dict[tuple[str, Span], Finding] = {}
     for source in program.sources:
         name = os.path.relpath(source.path, os.path.dirname(job.path)) if source.path else None
-        there = [one for one in wanted if one.elsewhere is not None and one.elsewhere.filename == name]
+        there = [(one, place) for one, place in wanted if place.filename == name]
         if source is program.main or not there:
             continue
-        codes = {one.code for one in there}
+        codes = {one.code for one, _ in there}
         own = _own(source, [rule for rule in rules if rule.code in codes], job, lookups)
-        for one in there:
-            assert one.elsewhere is not None
-            if (one.code, one.elsewhere.span) not in own:
+        for one, place in there:
+            if (one.code, place.span) not in own:
                 more.setdefault((one.code, one.span), one)
     return sorted([*found, *more.values()], key=lambda one: (one.span, one.code)) if more else found
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.engine.expected import is_expected_to_raise
-from amplint.engine.fallbacks import is_in_fallback
 from amplint.engine.purposes import purposes, purposes_of_function
-from amplint.engine.switches import Switches
-from amplint.engine.uncalled import Uncalled
-from amplint.engine.unreached import Unreached
+from amplint.engine.reachability.fallbacks import is_in_fallback
+from amplint.engine.reachability.switches import Switches
+from amplint.engine.reachability.uncalled import Uncalled
+from amplint.engine.reachability.unreached import Unreached
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
 from amplint.premises import Premise, named, remaining_severity, weight
 from amplint.rule import Handler, Report, Rule

@@ -19,6 +19,7 @@ from amplint.engine.discover import Target
 from amplint.engine.elsewhere import drop_repeated, with_names
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules, is_still_valid
+from amplint.engine.modules.contents import Contents
 from amplint.engine.patterns import ignored
 from amplint.engine.projects import Projects
 from amplint.engine.running import track_running
@@ -72,7 +73,7 @@ class Linter:
         self._projects = projects
         self._cache = cache
         self._handling: dict[frozenset[str], tuple[type[Rule], ...]] = {}
-        self._modules = Modules(unsaved)
+        self._modules = Modules(Contents(unsaved))
         self._named: dict[str, str] = {}
         self.running: dict[str, float] = {}
         """The files that are being analysed, by name, and when that began by `time.monotonic`."""
@@ -159,7 +160,7 @@ class Linter:
         """Record the configuration files that a script names."""
         folder = os.path.dirname(target.path)
         for name in named(raw):
-            path = self._modules.file(target.path, name)
+            path = self._modules.folders.file(target.path, name)
             if path is not None and path not in self._named:
                 shown = os.path.join(os.path.dirname(target.filename), os.path.relpath(path, folder))
                 self._named[path] = os.path.normpath(shown)

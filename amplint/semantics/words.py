@@ -210,6 +210,14 @@ TIMESTEPS = Guess(
     counterexamples=("timestep_embedding", "num_steps", "t", "sigma", "timestep_id"),
     decides=True,
 )
+NOISE_LEVELS = Guess(
+    name="noise levels of a diffusion model",
+    of="what is converted to bfloat16 and assigned to timesteps",
+    pattern=r"(?i)(?:^|_)sigmas?$",
+    because="Noise levels are fractions: bfloat16 keeps two digits of them, where it rounds timesteps to whole fours.",
+    examples=("sigma", "next_sigmas"),
+    counterexamples=("timestep", "sigma_min", "sigmoid"),
+)
 EMBEDS_TIMESTEPS = Guess(
     name="an embedding of timesteps",
     of="what is called with a variable that was converted to bfloat16",
@@ -475,6 +483,14 @@ PRETRAINED = Guess(
     counterexamples=("timm.create_model", "from_pretrained_config", *_NO_MODELS),
     decides=True,
     known=("transformers.", "diffusers."),
+)
+PIPELINE = Guess(
+    name="what gives a pipeline",
+    of="the function that made something",
+    pattern=r"Pipeline\.from_pretrained$",
+    because="The call of a pipeline returns pictures, arrays or text, not the tensors that its models compute.",
+    examples=("diffusers.DiffusionPipeline.from_pretrained", "flow.ImagePipeline.from_pretrained"),
+    counterexamples=("transformers.AutoModel.from_pretrained", "pipeline"),
 )
 FLOAT32_WEIGHTS = Guess(
     name="weights that were saved in float32 or float16",
@@ -1026,6 +1042,21 @@ SUMMED_LOSS = Guess(
     because="Sums over micro-batches add up to the sum over the window: nothing has to divide them.",
     examples=("token_sum_loss", "loss_sum"),
     counterexamples=("sum", "summary_loss", "loss_summary"),
+)
+COUNTS_WINDOW = Guess(
+    name="a number of items in a window",
+    of="a parameter that a loss gets",
+    pattern=r"(?i)^(?:num|n|total|global)_(?:\w+_)?(?:tokens|items)(?:_|$)|denom|normalizer$",
+    because="A sum over a micro-batch, divided by the items of all of them, needs no other division.",
+    examples=(
+        "num_items_in_batch",
+        "n_tokens",
+        "total_tokens",
+        "global_valid_tokens",
+        "loss_denominator",
+        "normalizer",
+    ),
+    counterexamples=("tokens", "num_classes", "target_tokens", "items", "total_items2"),
 )
 SETS_RATES = Guess(
     name="a function that sets or reads learning rates",

@@ -61,6 +61,8 @@ INDEX_TAKEN_SINCE = (2, 4)
 
 REENTRANT_CHOSEN_SINCE = (1, 11)
 """The first version whose `torch.utils.checkpoint` has `use_reentrant`; earlier ones refuse the keyword."""
+REENTRANT_ASKED_SINCE = (2, 1)
+"""The first version whose `torch.utils.checkpoint` warns where `use_reentrant` is not given (pull request 100551)."""
 
 AUTOCAST_DEVICES = frozenset(DEFAULT_AUTOCAST_DTYPE) | {"ipu", "maia"}
 """The device types that `torch.autocast` of torch 2.13 accepts without a plug-in."""

@@ -43,7 +43,11 @@ def models_given(main: Source, names: Set[str]) -> Iterator[tuple[Program, Chunk
         return
     program = whole_program(main)
     for module in filter(None, (*main.star_imports, *_imported_by_name(main))):
-        behind = modules().source(place) if (place := modules().place(main.path, module)) is not None else None
+        behind = (
+            modules().contents.source(place)
+            if (place := modules().folders.place(main.path, module)) is not None
+            else None
+        )
         classes = [chunk for chunk in behind.chunks if is_model(chunk)] if behind is not None else []
         parts = {word for one in classes for word in one.words if word != one.name}
         for chunk in classes:
@@ -102,10 +106,10 @@ def _by_settings(main: Source, pattern: re.Pattern[bytes], most: int) -> Iterato
     sources = whole_program(main).sources if main.path else ()
     if not any(_IMPORTS_BY_NAME & chunk.words for one in sources for chunk in one.chunks):
         return
-    paths = modules().scripts_with(os.path.abspath(main.path), pattern)
+    paths = modules().mentions.scripts_with(os.path.abspath(main.path), pattern)
     for path in paths if len(paths) <= most else ():
         check_time()
-        source = modules().source(path)
+        source = modules().contents.source(path)
         if source is not None:
             yield source
 
@@ -140,7 +144,8 @@ def _modules_of(main: Source, call: cst.Call) -> Iterator[str]:
     for package in dict.fromkeys(filter(None, packages)):
         folder = os.path.join(os.path.dirname(os.path.abspath(main.path)), *package.split("."))
         yield from (
-            f"{package}.{name.removesuffix('.py')}" for name in sorted(modules().scripts(folder))[:_MOST_CHOICES]
+            f"{package}.{name.removesuffix('.py')}"
+            for name in sorted(modules().folders.scripts(folder))[:_MOST_CHOICES]
         )
 
 
@@ -192,22 +197,24 @@ def importers(main: Source, *, naming: str = "", most: int = _MOST_IMPORTERS) ->
     """
     folder, found = os.path.dirname(os.path.abspath(main.path)), 0
     faces = {os.path.abspath(main.path)}
-    package = modules().source(os.path.join(folder, "__init__.py"))
+    package = modules().contents.source(os.path.join(folder, "__init__.py"))
     if package is not None and _imports(package, faces):
         faces.add(os.path.abspath(package.path))
     names = {os.path.basename(one).removesuffix(".py").replace("__init__", os.path.basename(folder)) for one in faces}
     named = b"|".join(re.escape(name.encode()) for name in sorted(names))
     says = re.compile(rb"^[ \t]*(?:from|import)\b[^\n]*\b(?:%b)\b" % named, re.MULTILINE)
-    near = [one for one in (folder, os.path.dirname(folder)) if one in modules().around(folder)]
-    ways = [[os.path.join(place, one) for one in sorted(modules().scripts(place))[:_MOST_FILES]] for place in near]
+    near = [one for one in (folder, os.path.dirname(folder)) if one in modules().folders.searched(folder)]
+    ways = [
+        [os.path.join(place, one) for one in sorted(modules().folders.scripts(place))[:_MOST_FILES]] for place in near
+    ]
     for paths in (*ways, None):
         if paths is None and found:
             return
-        for path in paths if paths is not None else modules().scripts_with(os.path.abspath(main.path), says):
-            raw = modules().raw(path) or b""
+        for path in paths if paths is not None else modules().mentions.scripts_with(os.path.abspath(main.path), says):
+            raw = modules().contents.raw(path) or b""
             if path in faces or says.search(raw) is None or naming.encode() not in raw:
                 continue
-            source = modules().source(path)
+            source = modules().contents.source(path)
             if source is not None and _imports(source, faces):
                 found += 1
                 yield source
@@ -219,7 +226,7 @@ def _imports(source: Source, faces: Set[str]) -> bool:
     """Whether `source` imports a file of `faces`, or something of it."""
     named = [(one.module, one.name) for one in source.imports.values()]
     asked = [*source.star_imports, *(module for module, _ in named), *(_joined(*one) for one in named if one[1])]
-    places = (modules().place(source.path, module) for module in asked)
+    places = (modules().folders.place(source.path, module) for module in asked)
     return any(place is not None and os.path.abspath(place) in faces for place in places)
 
 

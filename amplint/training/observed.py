@@ -229,7 +229,9 @@ def _is_unused(script: Script, found: Observed, function: cst.FunctionDef | None
 def _is_beside(script: Script, target: str) -> bool:
     """Whether a module, or a package without `__init__.py`, is in the tree around the file."""
     folder = os.path.join(os.path.dirname(script.path), target.partition(".")[0])
-    return bool(script.path) and (modules().place(script.path, target) is not None or bool(modules().scripts(folder)))
+    return bool(script.path) and (
+        modules().folders.place(script.path, target) is not None or bool(modules().folders.scripts(folder))
+    )
 
 
 def _only_steps(script: Script, owner: cst.ClassDef, found: Observed) -> bool:

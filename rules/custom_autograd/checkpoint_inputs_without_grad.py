@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Checkpointed, Event
-from amplint.torchlib.names import REENTRANT_CHOSEN_SINCE
+from amplint.torchlib.names import REENTRANT_ASKED_SINCE, REENTRANT_CHOSEN_SINCE
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -27,8 +27,9 @@ class CheckpointInputsWithoutGrad(Rule):
     It passes no keywords to the segment either: `checkpoint(block, x, mask=mask)` is an error, as it raises
     `ValueError: Unexpected keyword arguments: mask`.
 
-    PyTorch before 1.11 has the reentrant variant alone, and refuses `use_reentrant`: where the project asks for no
-    later version, a call without it is not reported, and no repair is offered.
+    PyTorch before 2.1 does not warn where `use_reentrant` is not given: where the project asks for no later version, a
+    call whose inputs are not visible is not reported. Before 1.11 it has the reentrant variant alone, and refuses the
+    keyword: no repair is offered then.
 
     ## Example
     ```python
@@ -76,7 +77,7 @@ class CheckpointInputsWithoutGrad(Rule):
                 if _has_one_variant(event)
                 else "Pass use_reentrant=False.",
             )
-        elif event.reentrant and not event.chosen and not event.wanted and not _has_one_variant(event):
+        elif event.reentrant and not event.chosen and not event.wanted and not _is_before(event, REENTRANT_ASKED_SINCE):
             yield self.report(
                 event,
                 f"{name} is called without use_reentrant, which PyTorch warns about and means to refuse",
@@ -104,4 +105,9 @@ def _advice(event: Checkpointed, given: str) -> str:
 
 def _has_one_variant(event: Checkpointed) -> bool:
     """Whether the versions of PyTorch that the project asks for have the reentrant variant alone."""
-    return event.torch is not None and event.torch.before is not None and event.torch.before <= REENTRANT_CHOSEN_SINCE
+    return _is_before(event, REENTRANT_CHOSEN_SINCE)
+
+
+def _is_before(event: Checkpointed, version: tuple[int, int]) -> bool:
+    """Whether the project asks for versions of PyTorch before `version` alone."""
+    return event.torch is not None and event.torch.before is not None and event.torch.before <= version

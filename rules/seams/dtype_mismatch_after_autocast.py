@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, InputsDiffer, InputUnconverted, LiftedResult, Operand, Operation
+from amplint.semantics.events import (
+    Clash,
+    Event,
+    FixedHalf,
+    InputsDiffer,
+    InputUnconverted,
+    LiftedResult,
+    Operand,
+    Operation,
+)
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.torchlib.names import WIDE_DTYPES
@@ -36,8 +45,9 @@ class DtypeMismatchAfterAutocast(Rule):
     that is an argument or a setting, as an info, and where what autocast computes in float32, such as a softmax, is
     written into a tensor of the dtype of the input. It then reports what a model is given unconverted in code that
     reads or chooses the dtype of that model, items of a batch that are not converted to the dtype chosen for others,
-    casts of functions, such as norms, that leave their result in float32 for a layer of the caller, and inputs that a
-    layer converts to float32 for weights that it does not convert. Pictures and sounds that a processor of transformers
+    casts of functions, such as norms, that leave their result in float32 for a layer of the caller, inputs that a
+    layer converts to float32 for weights that it does not convert, and conversions to a half dtype that is written out,
+    beside an operand that is not converted. Pictures and sounds that a processor of transformers
     returns are float32 until they are converted, which many models in half leave to you.
 
     ## Example
@@ -69,7 +79,7 @@ class DtypeMismatchAfterAutocast(Rule):
     severity = Severity.ERROR
     claims = (Claim(Sign.RAISES, texts=("dtype", "scalar type", "type should be the same")),)
     screen = ((b"autocast", b".half()", b"float16"),)
-    assumed = ((*MEETING, b"flash_attn", b".dtype", b".device)", b"_dtype)", b".half()"),)
+    assumed = ((*MEETING, b"flash_attn", b".dtype", b".device)", b"_dtype)", b".half()", b"float16"),)
     fixable = Applicability.UNSAFE
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 
@@ -122,6 +132,16 @@ class DtypeMismatchAfterAutocast(Rule):
             claims=(),
             severity=Severity.INFO,
             premises=[Premise.OTHER_DTYPE],
+        )
+
+    def on_fixed_half(self, event: FixedHalf) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"{event.op} raises unless its other operand is {event.half.dtype}, too: this one is in any case",
+            advice="Give it the dtype of the other: x.to(y.dtype).",
+            at=event.half.node,
+            claims=(),
+            severity=Severity.INFO,
         )
 
     def on_lifted_result(self, event: LiftedResult) -> Iterator[Report]:

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from amplint.codemods import Conversion, Wish, driver
-from amplint.engine.analyse import analyse
-from amplint.engine.job import Job
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from tests.codemods.running import LOOP
 from tests.conftest import Command
+from tests.linting import findings_of
 
 FLOAT32 = LOOP.replace("nn.Linear(4, 1)", "nn.Linear(4, 1)  # é")
 FLOAT16 = """import torch
@@ -83,7 +81,7 @@ def test_a_file_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return Conversion(text.replace("scaler", "nothing"))
 
     monkeypatch.setattr(driver, "run", run)
-    found = analyse(Job("train.py", "", TWO_SCALERS.encode(), (rule,)), Modules()).findings
+    found = findings_of(TWO_SCALERS, (rule,))
     assert ([finding.code for finding in found], len(converted)) == (["AMP902", "AMP902"], 1)
 
 

@@ -171,8 +171,8 @@ def _name_of_torch(script: Script) -> str:
         return "torch"
     aliases = set(_ALIAS.findall(script.text))
     for module in script.source.star_imports if script.path and not aliases else ():
-        place = modules().place(script.path, module)
-        behind = modules().source(place) if place is not None else None
+        place = modules().folders.place(script.path, module)
+        behind = modules().contents.source(place) if place is not None else None
         if behind is not None and _PLAIN.search(behind.text) is None:
             aliases |= set(_ALIAS.findall(behind.text)) & script.words
     return aliases.pop() if len(aliases) == 1 else "torch"

@@ -176,8 +176,8 @@ class _Setting:
 
     def _launched(self, row: int) -> bool:
         """Whether no configuration file of `accelerate launch` beside the script enables mixed precision."""
-        place = modules().launched_by(self._script.path) if self._script.path else None
-        found = _OF_LAUNCHER.search(modules().raw(place) or b"") if place is not None else None
+        place = modules().evidence.launched_by(self._script.path) if self._script.path else None
+        found = _OF_LAUNCHER.search(modules().contents.raw(place) or b"") if place is not None else None
         if found is None or place is None:
             return True
         if found.group(1).decode() != "no":

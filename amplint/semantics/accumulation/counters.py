@@ -22,7 +22,10 @@ _MAX_LINES = 60
 
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
-    """The access paths that `loop` increments or advances, and that a modulo or a comparison in it tests."""
+    """The access paths that `loop` increments or advances, and that a modulo or a comparison in it tests.
+
+    A modulo may stand in a condition behind the loop as well, which asks whether a window is left.
+    """
     found = machine[Rhythm].counted.get(loop)
     if found is None:
         raised: set[str] = set()
@@ -34,14 +37,38 @@ def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
                 raised |= {path for path in [dotted(node.target)] if path and isinstance(node.value, cst.Integer)}
             elif isinstance(node, cst.Assign) and isinstance(node.value, cst.Name):
                 moved |= {path for path in [dotted(node.targets[0].target)] if path}
+            elif isinstance(node, cst.Assign) and isinstance(node.value, cst.BinaryOperation):
+                raised |= _one_more(node.targets[0].target, node.value)
             elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Subtract):
                 marks |= {path for path in [dotted(node.right)] if path}
             elif isinstance(node, cst.Comparison) or (
                 isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
             ):
                 looked_at |= set(_paths(node))
+        if not raised <= looked_at:
+            looked_at |= _asked_behind(machine, loop)
         found = machine[Rhythm].counted[loop] = frozenset((raised | (moved & marks)) & looked_at)
     return found
+
+
+def _one_more(target: cst.BaseExpression, value: cst.BinaryOperation) -> set[str]:
+    """The access path of a `target` that is assigned itself plus a number."""
+    path = dotted(target)
+    added = isinstance(value.operator, cst.Add) and isinstance(value.right, cst.Integer)
+    return {path} if path and added and dotted(value.left) == path else set()
+
+
+def _asked_behind(machine: Machine, loop: cst.CSTNode) -> set[str]:
+    """The access paths in remainders that conditions take right behind `loop`, in its block."""
+    source = machine.program.source_of(loop)
+    block = (
+        next((one for one in source.ancestors(loop) if isinstance(one, cst.IndentedBlock)), None) if source else None
+    )
+    body = list(block.body) if block is not None else []
+    behind = body[body.index(loop) + 1 :] if loop in body else []
+    tests = (one.test for one in behind if isinstance(one, cst.If))
+    remainders = (one for test in tests for one in every(test, cst.BinaryOperation))
+    return {path for one in remainders if isinstance(one.operator, cst.Modulo) for path in _paths(one)}
 
 
 def value_at(machine: Machine, state: State, path: str) -> Value | None:

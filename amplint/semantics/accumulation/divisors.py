@@ -11,7 +11,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import TRUE, Const, Method
-from amplint.semantics.words import SUMMED_LOSS
+from amplint.semantics.words import COUNTS_WINDOW, SUMMED_LOSS
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import in_place, operations_with, spellings
@@ -172,7 +172,7 @@ class _Judge:
         return frozenset() if divided else found - {symbol}
 
     def _called(self, symbol: int, parts: tuple[int, ...], depth: int) -> bool | None:
-        if any(part in self.owners for part in parts):
+        if any(part in self.owners or self._is_total(part) for part in parts):
             return None
         callee = self.machine.symbols.callee(symbol)
         if callee in self.machine[Rhythm].opaque:
@@ -189,6 +189,17 @@ class _Judge:
         if key[1] in _RESCALES:
             return None
         return self.of(owner, depth - 1) if key[1] in _KEEPS else False
+
+    def _is_total(self, symbol: int) -> bool:
+        """Whether a value is what rounds of a loop add up, such as the tokens of all micro-batches of a window."""
+        symbols, key = self.machine.symbols, self.machine.symbols.key(symbol)
+        if key[0] == "parameter" and COUNTS_WINDOW.search(str(key[-1])):
+            return True
+
+        def summands(one: int) -> tuple[int, ...]:
+            return symbols.parts(one) if symbols.key(one)[0] in ("Add", "either", "cast", *_KEEPS) else ()
+
+        return sum(symbols.key(one)[0] == "Add" for one in symbols.closure(symbol, summands)) > 1
 
     def _involved(self, symbol: int) -> bool:
         return any(

@@ -16,6 +16,7 @@ from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import Iteration, Part, State
 from amplint.semantics.values.values import Const, Instance, Module, Ref, Unknown, Value
 from amplint.source import syntax as cst
+from amplint.torchlib.wrappers import MODULE
 
 _MAKER = "torch.nn.parallel.DistributedDataParallel"
 _OBJECTS = (Unknown, Module, Instance)
@@ -72,6 +73,8 @@ class LateSync(Tracker):
         """Record a forward pass, and check the switches before a backward pass."""
         if isinstance(call.callee, _OBJECTS):
             self._called(state, call, call.callee.symbol)
+        if call.name not in MODULE and isinstance(call.owner, _OBJECTS):
+            self._method_called(state, call.owner.symbol)
         if call.name == "backward":
             self._passed_back(state, call)
 
@@ -87,6 +90,12 @@ class LateSync(Tracker):
         now.ran = {symbol: node for symbol, node in known.ran.items() if symbol != model}
         if not within:
             now.ran[model] = call.node
+
+    def _method_called(self, state: State, model: int) -> None:
+        """Forget the switch of a model whose own method is called, which may run a forward pass."""
+        if model in state[RunSinceBackward].switched:
+            now = state.change(RunSinceBackward)
+            now.switched = {symbol: node for symbol, node in now.switched.items() if symbol != model}
 
     def _passed_back(self, state: State, call: Call) -> None:
         known = state[RunSinceBackward]

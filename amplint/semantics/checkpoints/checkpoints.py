@@ -119,22 +119,39 @@ def restore_keywords(machine: Machine, state: State, call: Call, function: Funct
             _enter(machine, machine[Ledger].restored, argument.value.symbol, place, ())
 
 
+def save_keywords(machine: Machine, call: Call, function: Function) -> None:
+    """Handle a call of a function that takes the state of each object among its keyword arguments."""
+    if call.node is None or not machine[Ledger].watching or "state_dict" not in function.chunk.words:
+        return
+    body = node_of(function)
+    if not isinstance(body, cst.FunctionDef) or not _calls_over_keywords(body, "state_dict"):
+        return
+    own = {one.name.value for one in (*body.params.params, *body.params.kwonly_params)}
+    given = (one.value for one in call.arguments.given if one.keyword is not None and one.keyword not in own)
+    machine[Ledger].scaler_saved |= any(isinstance(value, Scaler) for value in given)
+
+
 @cached_per_file
 def _loads_of_keywords(function: cst.FunctionDef) -> frozenset[cst.Call]:
-    """The calls of `load_state_dict` in loops over the items of the `**` parameter of a function."""
-    keywords = function.params.star_kwarg
-    over = f"{keywords.name.value}.items" if keywords is not None else ""
-    loops = [
-        one for one in every(function, cst.For) if isinstance(one.iter, cst.Call) and dotted(one.iter.func) == over
-    ]
+    """The calls of `load_state_dict` on items of the `**` parameter of a function, in loops over them."""
     return frozenset(
         call
-        for loop in loops
-        for call in every(loop.body, cst.Call)
-        if isinstance(call.func, cst.Attribute)
-        and call.func.attr.value == "load_state_dict"
-        and dotted(call.func.value) in {*target_names(loop.target)}
+        for loop, call in _calls_over_keywords(function, "load_state_dict")
+        if isinstance(call.func, cst.Attribute) and dotted(call.func.value) in {*target_names(loop.target)}
     )
+
+
+def _calls_over_keywords(function: cst.FunctionDef, method: str) -> list[tuple[cst.For, cst.Call]]:
+    """The calls of a `method` in loops over the items of the `**` parameter of a function, each with its loop."""
+    keywords = function.params.star_kwarg
+    over = f"{keywords.name.value}.items" if keywords is not None else ""
+    return [
+        (loop, call)
+        for loop in every(function, cst.For)
+        if isinstance(loop.iter, cst.Call) and dotted(loop.iter.func) == over
+        for call in every(loop.body, cst.Call)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == method
+    ]
 
 
 def arguments_escape(
@@ -649,8 +666,9 @@ class Checkpoints(Tracker):
         return None
 
     def call_resolved(self, state: State, call: Call) -> None:
-        """Handle functions that restore what their keyword arguments hold."""
+        """Handle functions that save or restore what their keyword arguments hold."""
         if isinstance(call.callee, Function):
+            save_keywords(self.machine, call, call.callee)
             restore_keywords(self.machine, state, call, call.callee)
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:

@@ -186,6 +186,7 @@ from amplint.semantics.events.script import ApiUse, ScriptEnd
 from amplint.semantics.events.seams import (
     Clash,
     ConversionDiscarded,
+    FixedHalf,
     HalfRefused,
     InputUnconverted,
     LiftedResult,
@@ -263,6 +264,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FarConstant",
+    "FixedHalf",
     "FlashInFloat32",
     "Forward",
     "ForwardOutside",

@@ -78,6 +78,14 @@ class LiftedResult(Event):
     because: str
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FixedHalf(Event):
+    """`op` refuses unequal dtypes and meets `half`, which is half in any case, beside an operand of unknown dtype."""
+
+    op: str
+    half: Operand
+
+
 @dataclass(frozen=True, kw_only=True)
 class Clash(Event):
     """`op` meets `steady`, float32 or of the dtype that its module has, and `half`, if that is half.

@@ -81,6 +81,7 @@ from amplint.torchlib.frameworks import (
     TRAINER_STEP,
     is_mixed_by_default,
     loop_kind,
+    place_of_arguments,
 )
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
@@ -120,7 +121,7 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         is_open = any(isinstance(value, Unknown) or _is_chosen(arguments, name) for name, value in switches.items())
         return Manager(symbol, kind, precision, False) if precision is not None or is_open else None
     if kind == LOOP:
-        given = arguments.value("args", 1)
+        given = arguments.value("args", place_of_arguments(name))
         if isinstance(given, Instance):
             given = machine[Trainers].acting.get(given.symbol, given)
         model = arguments.value("model", 0)
@@ -564,7 +565,7 @@ class Trainers(Tracker):
             if not is_mixed_by_default(name) and all(arguments.value(one) in _NOTHING for one in asks):
                 self.wide[symbol] = kind, None
         elif kind == LOOP:
-            given = arguments.value("args", 1)
+            given = arguments.value("args", place_of_arguments(name))
             known = isinstance(given, (Instance, Unknown)) and given.symbol in self.wide
             if known and all(arguments.value(one) in _NOTHING for one in _OTHER_WEIGHTS):
                 self.wide[symbol] = kind, half

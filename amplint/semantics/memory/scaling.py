@@ -14,7 +14,7 @@ class Scaling(Tracker):
 
     `scaled` are the symbols of losses that carry a scale, `plain` maps these to the losses without it, and
     `idle_scales` are calls of `scale` of a disabled scaler. `ran_at` maps each backward pass to the calls that led to
-    it, `clipped_by_name` clipping calls to their guesses.
+    it, `clipped_by_name` clipping calls to their guesses, of which those in `may_unscale` may unscale by themselves.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -24,6 +24,7 @@ class Scaling(Tracker):
         self.idle_scales: set[cst.CSTNode] = set()
         self.ran_at: dict[cst.CSTNode, set[Sites]] = {}
         self.clipped_by_name: dict[cst.CSTNode, tuple[Guessed, ...]] = {}
+        self.may_unscale: set[cst.CSTNode] = set()
         self._began = 0
 
     def begin_unseen_call(self) -> None:

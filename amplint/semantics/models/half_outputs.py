@@ -23,7 +23,7 @@ from amplint.semantics.tensors.tensors import Tensors, is_number
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
-from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, SPEAKS_OF_LOSS, SUBMODEL
+from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, PIPELINE, SPEAKS_OF_LOSS, SUBMODEL
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -50,6 +50,12 @@ _HANDED = _TAKEN | {"part", "wrapped"}
 _NOT_HALF = "<not half>"
 
 
+def _is_pipeline(machine: Machine, model: Value) -> bool:
+    """Whether an object comes from the `from_pretrained` of a class that is named a pipeline."""
+    key = machine.symbols.key(symbol_of(machine, model))
+    return key[0] == "call" and PIPELINE.search(str(key[1])) is not None
+
+
 def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, result: Value) -> None:
     """Record the output of `model`, named by `path`.
 
@@ -58,7 +64,7 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
     region, entered_by = innermost(machine, state)
     if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
         return
-    if state.heap.get(result.symbol, {}).get(_NOT_HALF) == FALSE:
+    if state.heap.get(result.symbol, {}).get(_NOT_HALF) == FALSE or _is_pipeline(machine, model):
         return
     weights = state[ModelStates].known.get(root(machine, symbol_of(machine, model)), Model())
     cast = weights.bfloat16 or weights.half

@@ -17,6 +17,8 @@ _ORDERED = frozenset(f"builtins.{name}" for name in ORDERS)
 _HELD = frozenset({"attribute", "index", "item", "each", "part"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _COLLECTIONS = _DICTIONARIES | {"builtins.list", "builtins.tuple"}
+_DETACHES = "detach"
+"""The operation that returns a tensor with the same memory."""
 _VIEWS = frozenset({"values", "items"})
 _BUFFERS = frozenset({"buffers", "named_buffers"})
 _CHAIN = "itertools.chain"
@@ -143,7 +145,7 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
     """The model of which `value` is a parameter, as the element of a loop over its parameters or over pairs of them."""
     symbol = symbol_of(machine, value)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[:2] == ("attribute", "data"):
+    if key[:2] == ("attribute", "data") or (key[0] == _DETACHES and parts):
         return parameter_of(machine, Unknown(parts[0]))
     place = None
     while key[0] == "part":

@@ -122,11 +122,21 @@ def has_optimizer(machine: Machine, state: State, target: Value) -> bool:
 
 
 def clipped_by_name(
-    machine: Machine, state: State, node: cst.CSTNode, target: Value, guesses: tuple[Guessed, ...]
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    target: Value,
+    guesses: tuple[Guessed, ...],
+    is_function: bool,
 ) -> None:
-    """A call that by its name clips the gradients of `target`, subject to these `guesses`, returned."""
+    """A call that by its name clips the gradients of `target`, subject to these `guesses`, returned.
+
+    An imported function, unlike a method, has no scaler but one that it is passed.
+    """
     known, matched, unused = _clipped_of(machine, state, target)
     machine[Scaling].clipped_by_name[node] = guesses
+    if not is_function:
+        machine[Scaling].may_unscale.add(node)
     _clip_unknown(machine, state, node, matched or unused or known or [ANY_OPTIMIZER])
 
 
@@ -164,8 +174,8 @@ def clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Opt
         return
     certain = _is_unscale(node)
     guesses = machine[Scaling].clipped_by_name.get(clipped, ())
-    if guesses and not certain:
-        return  # what clips in unseen code may unscale by itself
+    if clipped in machine[Scaling].may_unscale and not certain:
+        return
     escaped = not machine[Obligations].escaped_in.isdisjoint(machine.calls)
     unscaled = any("unscale_" in chunk.text for chunk in machine.program.chunks)
     if certain or not (escaped or unscaled):

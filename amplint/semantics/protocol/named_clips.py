@@ -55,7 +55,7 @@ class NamedClips(Tracker):
             hidden = isinstance(call.owner, Instance)
             guesses = (CLIPS_GRADIENTS if says else CLIPPER).guesses(name)
             clipping.gradients_read(self.machine, state, call.node, target, "clipped", True, guesses, hidden)
-            call.notes[NamedClips] = target, guesses
+            call.notes[NamedClips] = target, guesses, isinstance(call.callee, Ref)
 
     def _measured(self, state: State, call: Call, name: str, takes_parameters: bool) -> None:
         """Pending gradients are measured, unless an argument shows that their scale is taken into account."""
@@ -74,8 +74,8 @@ class NamedClips(Tracker):
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Unknown gradients were clipped, whatever else happened in unseen code."""
         if NamedClips in call.notes:
-            target, guesses = call.notes[NamedClips]
-            clipping.clipped_by_name(self.machine, state, call.node, target, guesses)
+            target, guesses, is_function = call.notes[NamedClips]
+            clipping.clipped_by_name(self.machine, state, call.node, target, guesses, is_function)
 
 
 def _is_known(callee: Value) -> bool:

@@ -136,11 +136,7 @@ def member(
         if isinstance(owner, Instance) and is_property(function.node):
             read = getter(function.node)
             if read is not None:
-                parameter, returned = read
-                twin = state.copy()
-                twin.frame = machine.new_frame(function)
-                twin.frames[twin.frame] = {parameter: owner}
-                return machine.evaluate(twin, returned)
+                return _read_property(machine, state, owner, function, name, *read)
             return call_function(machine, state, function, [owner], {}, None, read=node)
         return Method(owner, name, function)
     value = _class_attribute(machine, state, cls, name)
@@ -150,6 +146,29 @@ def member(
         unknown = machine.unknown("attribute", name, parts=(symbol_of(machine, owner),))
         return _by_annotation(machine, state, cls, name, unknown) if isinstance(owner, Instance) else unknown
     return value
+
+
+def _read_property(
+    machine: Machine,
+    state: State,
+    owner: Instance,
+    function: Function,
+    name: str,
+    parameter: str,
+    returned: cst.BaseExpression,
+) -> Value:
+    """The value of a property that returns the expression `returned`, unknown within that expression itself."""
+    reading = owner.symbol, returned
+    if reading in machine.properties_read:
+        return machine.unknown("attribute", name, parts=(owner.symbol,))
+    twin = state.copy()
+    twin.frame = machine.new_frame(function)
+    twin.frames[twin.frame] = {parameter: owner}
+    machine.properties_read.add(reading)
+    try:
+        return machine.evaluate(twin, returned)
+    finally:
+        machine.properties_read.remove(reading)
 
 
 def find_method(machine: Machine, state: State, cls: Class, name: str) -> Function | None:

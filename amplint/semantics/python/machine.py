@@ -247,6 +247,7 @@ class Machine:
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.classes: dict[int, Class] = {}
+        self.properties_read: set[tuple[int, cst.CSTNode]] = set()
         self.defaults: dict[int, Value] = {}
         self._guesses: dict[int | cst.CSTNode, tuple[Guessed, ...]] = {}
         self.hypothetical = False

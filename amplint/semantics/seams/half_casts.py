@@ -18,7 +18,7 @@ from amplint.semantics.tensors import subregions, sums
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
-from amplint.semantics.words import DTYPE, EMBEDS_TIMESTEPS, TIMESTEPS
+from amplint.semantics.words import DTYPE, EMBEDS_TIMESTEPS, NOISE_LEVELS, TIMESTEPS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
@@ -93,7 +93,7 @@ def _timesteps(machine: Machine, node: cst.Call, owner: Tensor | Unknown) -> tup
     """The guesses by which a cast of `owner` converts timesteps; None if it does not seem to.
 
     What it is called on has such a name, or the variable that keeps its result, which may also be what an embedding of
-    timesteps is given. Sines and cosines are an embedding already.
+    timesteps is given. Sines and cosines are an embedding already, and noise levels are fractions.
     """
     if any(machine.symbols.involves(owner.symbol, waves) for waves in ("sin", "cos")):
         return None
@@ -101,7 +101,7 @@ def _timesteps(machine: Machine, node: cst.Call, owner: Tensor | Unknown) -> tup
     above = source.parent(node) if source is not None else None
     kept = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
     converted = node.func.value if isinstance(node.func, cst.Attribute) else None
-    if converted is not None and _is_one_element(converted):
+    if converted is not None and (_is_one_element(converted) or NOISE_LEVELS.search(_first_name(converted))):
         return None
     names = ((dotted(one) or "").rpartition(".")[2] for one in (converted, kept) if one is not None)
     for name in filter(TIMESTEPS.search, names):
@@ -119,6 +119,13 @@ def _given(function: cst.CSTNode) -> dict[str, list[str]]:
         if call.args and isinstance(call.args[0].value, cst.Name):
             found.setdefault(call.args[0].value.value, []).append(last_name(call.func) or "")
     return found
+
+
+def _first_name(node: cst.BaseExpression) -> str:
+    """The variable or attribute that a chain of method calls begins with, empty for another expression."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        node = node.func.value
+    return (dotted(node) or "").rpartition(".")[2]
 
 
 def _is_one_element(node: cst.BaseExpression) -> bool:

@@ -44,6 +44,8 @@ _ALL_ALIKE = operations_with("matrices") | operations_with("convolves")
 _QUOTIENTS = words("Divide div true_divide")
 _WRITES, _PRODUCTS, _JOINS = operations_with("writes"), operations_with("matrices"), operations_with("joins")
 """Operations that write into a tensor what has to have its dtype, that multiply matrices, and that join tensors."""
+_COMPUTED = (ALIKE | {ATTENTION}) - _WRITES - _JOINS
+"""Operations that compute from tensors of one dtype."""
 
 
 def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
@@ -67,7 +69,7 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         return met
     if (op in _PRODUCTS or op == ATTENTION) and (met := _lifted_beside(machine, op, operands[:3])) is not None:
         return met
-    if (op in _PRODUCTS or op == ATTENTION) and (met := _computed_beside(machine, op, operands)) is not None:
+    if op in _COMPUTED and (met := _computed_beside(machine, op, operands)) is not None:
         return met
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
@@ -122,10 +124,13 @@ def _lifted_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tu
 
 
 def _computed_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
-    """The operand that was computed from a cast to float32, and one that no cast went into."""
+    """The operand that was computed from a cast to float32, and one that no cast went into, or weights of a module."""
     wide = next((one for one in operands if lifted_by_operand(machine, one.value) is not None), None)
     if wide is None:
         return None
+    weights = next((one for one in operands if one.dtype is None and is_kept(machine, one.value)), None)
+    if weights is not None:
+        return wide, weights
     others = [one for one in operands if is_unconverted(machine, one) and may_be_half(machine, one, op)]
     other = next((one for one in others if one is not wide and not _comes_of_cast(machine, one.value)), None)
     return (wide, other) if other is not None else None

@@ -12,6 +12,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors import fixed_halves
 from amplint.semantics.tensors.clash_pairs import (
     conversion_of,
     is_asked_for_float32,
@@ -243,6 +244,8 @@ def assigned(
     if reasons and operands[0].made is None and isinstance(owner, Tensor):
         operands[0] = replace(operands[0], made=creating_call(machine, owner.symbol, asked=True))
     met = pair(machine, "index_put", operands)
+    if met is None and reasons:
+        fixed_halves.met(machine, state, node, "index_put", operands)
     if met is None or prepares_data(machine) or _is_written_again(machine, node, target):
         return
     steady, half = met

@@ -17,6 +17,7 @@ from amplint.semantics.tensors import (
     clashes,
     coarse_frequencies,
     divergences,
+    fixed_halves,
     joins,
     lifted_inputs,
     own_sums,
@@ -184,6 +185,7 @@ def emit_operation(
         clashes.emit_clash(machine, state, node, op, met, supposed, in_place=in_place)
     elif supposing:
         lifted_inputs.ran(machine, state, node, op, described)
+        fixed_halves.met(machine, state, node, op, described)
     joins.ran(machine, op, node, result)
     coarse_frequencies.ran(machine, state, node, op, described, result, follows=follows)
     decided = result.dtype is not None or result.among is not None

@@ -12,6 +12,7 @@ from amplint.semantics.python.containers import each, record_element
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
@@ -51,6 +52,7 @@ from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import fact_values, operations_with
+from amplint.torchlib.frameworks import EMBEDDING_GETTERS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.torchlib.promotion import SOME_DIMENSIONS
@@ -59,6 +61,7 @@ _WEIGHTED = operations_with("weights")
 """Operations to which a module passes its own parameters, unless constructed without."""
 _RECURRENT = frozenset(fact_values("recurrent").values())
 _CELLS = frozenset(fact_values("cell").values())
+_EMBEDDING = "torch.nn.Embedding"
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
@@ -293,7 +296,7 @@ class Layers(Tracker):
     """Tracks layers of `torch.nn`."""
 
     triggers = frozenset({"BCELoss"})
-    methods = frozenset({"append"})
+    methods = frozenset({"append"}) | EMBEDDING_GETTERS
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Casts to float32, and float32 tensors, in a file that casts models to half: products with them raise."""
@@ -334,7 +337,11 @@ class Layers(Tracker):
         return call_layer(self.machine, state, call.node, Module(call.owner.symbol, base.name), call.arguments)
 
     def method(self, state: State, call: Call) -> Value | None:
-        """Handle `layers.append(layer)`."""
+        """Handle `layers.append(layer)`, and the layer that embeds the tokens of a model of transformers."""
+        if call.name in EMBEDDING_GETTERS and call.owner is not None:
+            model = symbol_of(self.machine, call.owner)
+            self.machine[Weights].symbols.add(model)
+            return Module(self.machine.unknown("embedding", parts=(model,)).symbol, _EMBEDDING)
         if call.name == "append" and isinstance(call.owner, Module) and call.arguments.given:
             record_element(state, call.owner, call.arguments.values[0])
             return call.owner

@@ -14,7 +14,14 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.tensors.devices import moved_to, stays
 from amplint.semantics.tensors.kinship import annotated_as_tensors, numbers_in
-from amplint.semantics.tensors.provenance import can_be_wide, chosen_symbol, conversion, creating_call, dtype_root
+from amplint.semantics.tensors.provenance import (
+    can_be_wide,
+    chosen_symbol,
+    conversion,
+    creating_call,
+    dtype_root,
+    owner_of_dtype,
+)
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -180,6 +187,13 @@ def _converts_tensor(machine: Machine, call: Call) -> bool:
     if named and any(follows(machine, argument) for argument in call.arguments.given):
         return True
     return names_dtype(call.node) and isinstance(call.owner, Unknown) and is_data(machine, call.owner.symbol)
+
+
+def _gives_dtype(machine: Machine, arguments: Arguments) -> bool:
+    """Whether `.to(...)` is given a dtype by its keyword, or another tensor or its dtype."""
+    if arguments.value("dtype") not in (None, NONE):
+        return True
+    return any(isinstance(value, Tensor) or owner_of_dtype(machine, value) is not None for value in arguments.values)
 
 
 def _is_chosen(machine: Machine, call: cst.Call, arguments: Arguments) -> bool:
@@ -532,7 +546,7 @@ class Tensors(Tracker):
             if made is None and _converts_tensor(self.machine, call):
                 chosen = _is_chosen(self.machine, call.node, call.arguments)
                 return Tensor(chosen_symbol(self.machine) if chosen else self.machine.fresh())
-            if made is None and isinstance(call.owner, Unknown) and call.arguments.value("dtype") not in (None, NONE):
+            if made is None and isinstance(call.owner, Unknown) and _gives_dtype(self.machine, call.arguments):
                 return self.machine.unknown("converted", None, call.node, parts=(call.owner.symbol,))
             return made or call.owner
         if call.name == "type" and not isinstance(call.owner, Tensor):

@@ -23,7 +23,7 @@ from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.operations import FIRST_DECIDES
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, words
 
-_KEEP = operations_with("keeps") | operations_with("follows") | FIRST_DECIDES | words("sum")
+_KEEP = operations_with("keeps") | operations_with("follows") | FIRST_DECIDES | words("sum pow Power")
 _JOINS, _REDUCES = operations_with("joins"), operations_with("reduces")
 _WHOLE = BOOLEAN | INTEGER | words("one_hot long bool int")
 
@@ -146,7 +146,22 @@ def decides(machine: Machine, symbol: int) -> tuple[int, ...]:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in ARITHMETIC or key[0] in _JOINS:
         return parts
+    if key[0] == "either":
+        casts = [_cast_in(machine, one) for one in machine.symbols.alternatives(symbol)]
+        return (symbol,) if None in casts else casts[:1]  # type: ignore[return-value]
     return parts[:1] if key[0] in _KEEP else (symbol,)
+
+
+def _cast_in(machine: Machine, symbol: int, depth: int = 4) -> int | None:
+    """The cast to float32 of an operand of the arithmetic that computed this, through few operations."""
+    symbol = dtype_root(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[:2] in (("cast", "float32"), ("converted", "float32")):
+        return symbol
+    if depth == 0 or not (key[0] in ARITHMETIC or key[0] in _JOINS or key[0] in _KEEP):
+        return None
+    inner = parts if key[0] in ARITHMETIC or key[0] in _JOINS else parts[:1]
+    return next((found for one in inner if (found := _cast_in(machine, one, depth - 1)) is not None), None)
 
 
 def is_lifted_by_autocast(machine: Machine, value: Value) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amplint.engine.lacking import qualified
-from amplint.engine.unreached import GUARD, Unreached
+from amplint.engine.reachability.lacking import qualified
+from amplint.engine.reachability.unreached import GUARD, Unreached
 from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from amplint.engine.before import before
-from amplint.engine.symbols import table_of
+from amplint.engine.reachability.before import before
+from amplint.engine.reachability.symbols import table_of
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every

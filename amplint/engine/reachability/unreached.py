@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
-from amplint.engine.before import SCOPES, before, latest
-from amplint.engine.lacking import Lacking
-from amplint.engine.symbols import Table, bound_names, table_of, top_table
-from amplint.engine.unbound import is_unbound
+from amplint.engine.reachability.before import SCOPES, before, latest
+from amplint.engine.reachability.lacking import Lacking
+from amplint.engine.reachability.symbols import Table, bound_names, table_of, top_table
+from amplint.engine.reachability.unbound import is_unbound
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from amplint.engine.callers import calls_of, given, parameter_of
+from amplint.engine.reachability.callers import calls_of, given, parameter_of
 from amplint.premises import Premise
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
-from amplint.engine.before import bound_in, latest
-from amplint.engine.callers import calls_of, given, parameter_of
+from amplint.engine.reachability.before import bound_in, latest
+from amplint.engine.reachability.callers import calls_of, given, parameter_of
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
