@@ -359,8 +359,6 @@ HIDDEN_STATES = {"last_hidden_state": 3, "pooler_output": 2, "text_embeds": 2, "
 Source: the norm layers and poolers in `modeling_*.py` of transformers 4.57, which return the dtype of their input.
 Logits are no such field: models for causal language modelling have converted them to float32 up to 4.44.
 """
-EMBEDDING_GETTERS = frozenset({"get_input_embeddings"})
-"""Methods of transformers' models that return the layer which embeds tokens."""
 LAYER_STATES = ("hidden_states", "encoder_hidden_states", "decoder_hidden_states")
 """Fields that are tuples of such tensors, one for each layer."""
 _KEEPS_FLOAT32 = "Blip"
