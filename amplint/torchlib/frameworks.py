@@ -328,10 +328,11 @@ _TRL_ARGUMENTS = (
     *("GKDConfig", "NashMDConfig", "PPOConfig", "PRMConfig", "RLOOConfig", "XPOConfig"),
 )
 """Suffixes of classes that derive from `TrainingArguments` of transformers (trl 0.12 to 1.0)."""
-ARGUMENTS_BEHIND = ("DPOTrainer", "KTOTrainer", "BCOTrainer", "GKDTrainer", "GRPOTrainer")
+_ARGUMENTS_BEHIND = ("DPOTrainer", "KTOTrainer", "BCOTrainer", "GKDTrainer", "GRPOTrainer")
 """Suffixes of loops whose arguments are the third parameter, behind another model or the rewards.
 
-Source: their signatures in trl 0.12 to 1.0, `GRPOTrainer` since 0.14.
+Source: their signatures in trl, since settings such as `beta` moved into the arguments; the first `GKDTrainer` had no
+model in front of its teacher.
 """
 _TRAINER_PACKAGES = ("transformers.", "trl.", "sentence_transformers.")
 """Packages of transformers' loop and of classes that derive from it (sentence-transformers 3.0 to 5.2)."""
@@ -350,7 +351,7 @@ def loop_kind(name: str) -> str | None:
 
 def place_of_arguments(name: str) -> int:
     """The position of its arguments among those that the constructor of a loop of a qualified name gets."""
-    return 2 if name.endswith(ARGUMENTS_BEHIND) else 1
+    return 2 if name.endswith(_ARGUMENTS_BEHIND) else 1
 
 
 HIDDEN_STATES = {"last_hidden_state": 3, "pooler_output": 2, "text_embeds": 2, "image_embeds": 2}
