@@ -43,6 +43,7 @@ REASONS = {
     "a context that a stack enters is not the block's": [("AMP113", "exit_stack")],
     "the arguments of a context are read where they are written": [("AMP606", "region_settings")],
     "a function that a model is loaded in is not followed": [("AMP505", "statement_function")],
+    "the parameters that a progress bar goes through are not known": [("AMP407", "tqdm_loop")],
     "an accelerator is known in the function that makes it": [("AMP705", "in_main"), ("AMP705", "nested_step")],
 }  # fmt: skip
 """Why findings are lost, and the rules and transforms where they are."""

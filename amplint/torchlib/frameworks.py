@@ -328,10 +328,11 @@ _TRL_ARGUMENTS = (
     *("GKDConfig", "NashMDConfig", "PPOConfig", "PRMConfig", "RLOOConfig", "XPOConfig"),
 )
 """Suffixes of classes that derive from `TrainingArguments` of transformers (trl 0.12 to 1.0)."""
-ARGUMENTS_BEHIND = ("DPOTrainer", "KTOTrainer", "BCOTrainer", "GKDTrainer", "GRPOTrainer")
+_ARGUMENTS_BEHIND = ("DPOTrainer", "KTOTrainer", "BCOTrainer", "GKDTrainer", "GRPOTrainer")
 """Suffixes of loops whose arguments are the third parameter, behind another model or the rewards.
 
-Source: their signatures in trl 0.12 to 1.0, `GRPOTrainer` since 0.14.
+Source: their signatures in trl, since settings such as `beta` moved into the arguments; the first `GKDTrainer` had no
+model in front of its teacher.
 """
 _TRAINER_PACKAGES = ("transformers.", "trl.", "sentence_transformers.")
 """Packages of transformers' loop and of classes that derive from it (sentence-transformers 3.0 to 5.2)."""
@@ -350,7 +351,7 @@ def loop_kind(name: str) -> str | None:
 
 def place_of_arguments(name: str) -> int:
     """The position of its arguments among those that the constructor of a loop of a qualified name gets."""
-    return 2 if name.endswith(ARGUMENTS_BEHIND) else 1
+    return 2 if name.endswith(_ARGUMENTS_BEHIND) else 1
 
 
 HIDDEN_STATES = {"last_hidden_state": 3, "pooler_output": 2, "text_embeds": 2, "image_embeds": 2}
@@ -359,8 +360,6 @@ HIDDEN_STATES = {"last_hidden_state": 3, "pooler_output": 2, "text_embeds": 2, "
 Source: the norm layers and poolers in `modeling_*.py` of transformers 4.57, which return the dtype of their input.
 Logits are no such field: models for causal language modelling have converted them to float32 up to 4.44.
 """
-EMBEDDING_GETTERS = frozenset({"get_input_embeddings"})
-"""Methods of transformers' models that return the layer which embeds tokens."""
 LAYER_STATES = ("hidden_states", "encoder_hidden_states", "decoder_hidden_states")
 """Fields that are tuples of such tensors, one for each layer."""
 _KEEPS_FLOAT32 = "Blip"

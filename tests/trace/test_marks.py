@@ -39,6 +39,7 @@ BY_CONVERSION = (
     "AMP502-dtype-mismatch-after-autocast/bad_chosen_dtype.py",
     "AMP502-dtype-mismatch-after-autocast/bad_float32_mask.py",
     "AMP502-dtype-mismatch-after-autocast/bad_lifted_input_of_own_weights.py",
+    "AMP502-dtype-mismatch-after-autocast/bad_half_written_out.py",
 )
 """Programs of these rules that convert the model instead."""
 
@@ -89,9 +90,11 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP406-integers-in-half/bad_frequencies_in_half.py": [None],  # digits that are gone are not counted
     "AMP406-integers-in-half/bad_frequencies_like_input.py": [None],
     "AMP406-integers-in-half/bad_rounded_frequencies.py": [None],
+    "AMP407-accumulation-in-half/bad_average_of_detached_weights.py": [None],
     "AMP407-accumulation-in-half/bad_average_of_given_weights.py": [None],  # updates that are lost are not counted
     "AMP407-accumulation-in-half/bad_kernel_adds_up.py": [None],
     "AMP407-accumulation-in-half/bad_weights_by_name.py": [None],
+    "AMP502-dtype-mismatch-after-autocast/bad_half_written_out.py": [None],  # what the other operand is, is supposed
     "AMP502-dtype-mismatch-after-autocast/bad_places_of_mask.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],
     "AMP502-dtype-mismatch-after-autocast/bad_mask.py": [
         Verdict.CONFIRMED,

@@ -177,8 +177,10 @@ def losses_out_of_sight(script: Script, observed: Observed, regions: Regions) ->
     sources = whole_program(script.source).sources
     modules = [chunk.module for source in sources for chunk in source.chunks]
     defined = {one.name.value for module in modules for one in every(module, cst.FunctionDef)}
-    assigned = (path for module in modules for one in every(module, cst.Assign) for path in bound_paths(one))
-    defined.update(path.removeprefix("self.") for path in assigned)
+    assigned = {
+        path for module in modules for one in every(module, cst.Assign) for path in bound_paths(one, whole=True)
+    }
+    defined.update(path.removeprefix("self.") for path in assigned if path.startswith("self."))
     statements = [one for region in regions.training for one in region.statements]
     inside = [one for one in (*statements, *observed.calls.reached(statements)) if script.source.owns(one)]
     for call in dict.fromkeys(call for one in inside for call in every(one, cst.Call)):

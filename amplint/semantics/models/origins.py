@@ -9,12 +9,12 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors.provenance import is_trainable_parameter
 from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value
-from amplint.torchlib.frameworks import ADAPTING, GIVES_EMBEDDINGS
+from amplint.torchlib.frameworks import ADAPTING
 
 PARTS = frozenset({"parameters", "named_parameters", "children", "named_children", "modules", "named_modules"})
 ORDERS = frozenset({"enumerate", "list", "reversed", "tuple"})
 _ORDERED = frozenset(f"builtins.{name}" for name in ORDERS)
-_HELD = frozenset({"attribute", "index", "item", "each", "part"})
+_HELD = frozenset({"attribute", "index", "item", "each", "part", "embedding"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _COLLECTIONS = _DICTIONARIES | {"builtins.list", "builtins.tuple"}
 _DETACHES = "detach"
@@ -49,8 +49,7 @@ def held_by(machine: Machine, symbol: int) -> int | None:
     if key[0] in _HELD or (key[0] == "call" and key[1] in _ORDERED):
         return parts[0] if parts else None
     called = machine.symbols.method(symbol)
-    gives = called is not None and (called[0] in PARTS or called[0] in GIVES_EMBEDDINGS)
-    return called[1][0] if called is not None and gives and called[1] else None
+    return called[1][0] if called is not None and called[0] in PARTS and called[1] else None
 
 
 def root(machine: Machine, symbol: int) -> int:

@@ -10,11 +10,12 @@ from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.values.values import Module, Tensor, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import EMBEDDINGS, GIVES_EMBEDDINGS
+from amplint.torchlib.frameworks import EMBEDDINGS
 
 _WEIGHTS = frozenset({"weight", "bias"})
+_LAYERS = (Unknown, Module)
 
 
 class StoredWeights(Tracker):
@@ -26,7 +27,7 @@ class StoredWeights(Tracker):
 
     def attribute_value(self, state: State, owner: Value, name: str) -> Value | None:
         """The weight or the bias of a layer."""
-        if name not in _WEIGHTS or not self.machine[LoadedModels].loaded or not isinstance(owner, Unknown):
+        if name not in _WEIGHTS or not self.machine[LoadedModels].loaded or not isinstance(owner, _LAYERS):
             return None
         stored = self._stored(state, owner.symbol)
         if stored is None or name in state.heap.get(owner.symbol, ()):
@@ -36,12 +37,11 @@ class StoredWeights(Tracker):
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
         """The embeddings of tokens, which no region converts."""
-        if not self.machine[LoadedModels].loaded or not isinstance(call.callee, Unknown) or not call.arguments.given:
+        if not self.machine[LoadedModels].loaded or not isinstance(call.callee, _LAYERS) or not call.arguments.given:
             return None
-        symbols, layer = self.machine.symbols, call.callee.symbol
-        called = symbols.method(layer)
-        gives = called is not None and called[0] in GIVES_EMBEDDINGS
-        if not gives and (symbols.key(layer)[0] != "attribute" or symbols.key(layer)[1] not in EMBEDDINGS):
+        layer = call.callee.symbol
+        kind, *names = self.machine.symbols.key(layer)
+        if kind != "embedding" and (kind != "attribute" or names[0] not in EMBEDDINGS):
             return None
         stored = self._stored(state, layer)
         return Tensor(result.symbol, *stored, rank=3) if stored is not None and isinstance(result, Unknown) else None

@@ -52,7 +52,7 @@ from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import fact_values, operations_with
-from amplint.torchlib.frameworks import EMBEDDING_GETTERS
+from amplint.torchlib.frameworks import GIVES_EMBEDDINGS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.torchlib.promotion import SOME_DIMENSIONS
@@ -296,7 +296,7 @@ class Layers(Tracker):
     """Tracks layers of `torch.nn`."""
 
     triggers = frozenset({"BCELoss"})
-    methods = frozenset({"append"}) | EMBEDDING_GETTERS
+    methods = frozenset({"append"}) | GIVES_EMBEDDINGS
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Casts to float32, and float32 tensors, in a file that casts models to half: products with them raise."""
@@ -338,7 +338,7 @@ class Layers(Tracker):
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle `layers.append(layer)`, and the layer that embeds the tokens of a model of transformers."""
-        if call.name in EMBEDDING_GETTERS and call.owner is not None:
+        if call.name in GIVES_EMBEDDINGS and call.owner is not None:
             model = symbol_of(self.machine, call.owner)
             self.machine[Weights].symbols.add(model)
             return Module(self.machine.unknown("embedding", parts=(model,)).symbol, _EMBEDDING)

@@ -148,7 +148,8 @@ def decides(machine: Machine, symbol: int) -> tuple[int, ...]:
         return parts
     if key[0] == "either":
         casts = [_cast_in(machine, one) for one in machine.symbols.alternatives(symbol)]
-        return (symbol,) if None in casts else casts[:1]  # type: ignore[return-value]
+        known = [one for one in casts if one is not None]
+        return (known[0],) if known and len(known) == len(casts) else (symbol,)
     return parts[:1] if key[0] in _KEEP else (symbol,)
 
 
