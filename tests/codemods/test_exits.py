@@ -6,6 +6,8 @@ import textwrap
 
 import torch
 
+import pytest
+
 from amplint.codemods import Wish, convert
 
 ON = 'with torch.autocast(device_type="cuda", dtype=torch.bfloat16):'
@@ -30,10 +32,42 @@ OWN = """def losses(model, x, y):
 
 
 """
+ADVERSARIAL = """import torch
+from torch import nn
+from losses import penalty
 
 
-def _converted(text: str) -> str:
-    found = convert(text, Wish(to="amp", dtype="bfloat16"))
+def train(net_g, net_d, batches, optimizer_g, optimizer_d, alpha):
+    net_d.cuda().train()
+    for i, (real, noise) in enumerate(batches):
+        output = net_d(real)
+        loss_d = -output.mean()
+        if i % 2:
+            fake = net_g(noise)
+        else:
+            with torch.no_grad():
+                fake = net_g(noise)
+        output = net_d(fake.detach())
+        loss_d = loss_d + output.mean() + penalty(net_d, real, fake)
+        optimizer_d.zero_grad()
+        loss_d.backward()
+        optimizer_d.step()
+        output = net_d(fake)
+        if alpha:
+            loss = nn.MSELoss()
+            rec = net_g(noise)
+            loss_r = alpha * loss(rec, real)
+        else:
+            loss_r = 0
+        loss_g = -output.mean()
+        optimizer_g.zero_grad()
+        (loss_g + loss_r).backward()
+        optimizer_g.step()
+"""
+
+
+def _converted(text: str, dtype: str = "bfloat16") -> str:
+    found = convert(text, Wish(to="amp", dtype=dtype))
     assert not found.refused
     return found.text
 
@@ -86,3 +120,34 @@ def test_a_region_stands_in_the_function_that_runs_the_model() -> None:
         .replace("def train", f"{OWN}def train")
     )
     assert f"    {ON}\n        output = model(x).float()\n    return contrast(output.abs(), y)\n" in text
+
+
+@pytest.mark.parametrize(("indent", "newline"), [("\t", "\n"), ("    ", "\r\n"), ("\t", "\r\n")])
+def test_tabs_and_line_ends_stay(indent: str, newline: str) -> None:
+    text = PLAIN.replace("output = model(x)", "output, extra = model(x)").replace(
+        "F.cross_entropy(output, y)", "contrast(extra)"
+    )
+    text = _converted(text.replace("    ", indent).replace("\n", newline))
+    assert text.count("\n") == text.count(newline)
+    assert f"{newline}{indent}if isinstance(value, torch.Tensor):{newline}{indent * 2}return value.float()" in text
+
+
+def test_regions_do_not_stand_in_one_another() -> None:
+    """A loss whose region has ended is no part of one, and gets float32."""
+    text = _converted(ADVERSARIAL)
+    assert text.count("net_d(real).float()") == text.count("net_d(fake.detach()).float()") == 1
+    assert text.count("net_d(fake).float()") == text.count("rec = net_g(noise).float()") == 1
+    assert text.count("fake = net_g(noise).float()") == 2
+    assert text.count("torch.autocast(") == 6
+
+
+def test_rounds_in_a_condition_end_for_themselves() -> None:
+    """Behind the step above the condition the scaler is updated, and once behind those within it."""
+    loss = "loss = contrast(model(x).abs(), y)\n{0}optimizer.zero_grad()\n{0}loss.backward()\n{0}optimizer.step()\n"
+    rows = f"        {loss.format(' ' * 8)}        if y:\n            {loss.format(' ' * 12)}"
+    rows = rows + "            " + loss.format(" " * 12).replace("optimizer", "other")
+    text = PLAIN[: PLAIN.index("        optimizer.zero_grad")] + rows + "        print(loss)\n"
+    text = _converted(text.replace("optimizer):", "optimizer, other):"), "float16")
+    assert "        scaler.step(optimizer)\n        scaler.update()\n        if y:\n" in text
+    assert "            scaler.step(other)\n            scaler.update()\n        print" in text
+    assert text.count("scaler.update()") == 2

@@ -56,9 +56,9 @@ class Exits:
         if not simple and self._script.function_of(statements[0]) in map(self._script.function_of, self.casts):
             return []
         calls = [call for one in simple for call in self._staying.outermost(one)]
-        wide = [call for call in calls if not self._staying.stays_half(call, statements)]
-        if not wide:
+        if all(self._staying.stays_half(call, statements) for call in calls):
             return None
+        wide = [call for call in calls if not self._staying.stays_half(call, simple)]
         self.casts |= dict.fromkeys(wide)
         fresh = [one for one in simple if one not in self._seen]
         self._seen.update(fresh)
@@ -81,6 +81,7 @@ class Exits:
             lines, place = self._script.lines, Position(row, 1)
             above = sum(row > one and lines.blank(row - one) for one in (1, 2))
             code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name) + "\n\n"
+            code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
 
     def _passes(self, statements: Iterable[cst.CSTNode], depth: int) -> Iterator[cst.CSTNode]:

@@ -72,12 +72,16 @@ class Regions:
         losses = self._losses()
         half, self.training = self.training, [*self.training, *ended]
         self.evaluation, apart = self._ended(self._evaluations(losses))
-        inside = [statement for region in (*half, *self.evaluation) for statement in region.statements]
-        self._beside = Beside(script, observed, flow, inside, losses)
+        self._beside = Beside(
+            script, observed, flow, _statements((*half, *self.evaluation)), losses, _statements((*ended, *apart))
+        )
         chosen = dict.fromkeys(one for region in self.evaluation for one in region.computing)
         chosen |= dict.fromkeys(self._beside.statements)
         found = [Region(run, chosen.keys()) for run in self._runs(chosen)]
         self.evaluation = [region for region in found if not self._merge_into_training(region)]
+        self.training, ended = self._apart_from(half, ended)
+        self.evaluation, apart = self._apart_from(self.evaluation, apart)
+        self.training += ended
         self.evaluation += apart
 
     def _ended(self, regions: Iterable[Region]) -> tuple[list[Region], list[Region]]:
@@ -88,6 +92,17 @@ class Regions:
             whole += [region] if runs is None else []
             ended += (Region(run, {*run}) for run in runs or ())
         return whole, ended
+
+    def _apart_from(self, whole: list[Region], ended: list[Region]) -> tuple[list[Region], list[Region]]:
+        """The regions that are `whole`, and those that have `ended`, so that none stands in another one."""
+        inner = _statements(ended)
+        whole = [region for region in whole if not all(self._is_in(inner, one) for one in region.statements)]
+        outer = _statements(whole)
+        left = [[one for one in region.statements if not self._is_in(outer, one)] for region in ended]
+        return whole, [Region(run, {*run}) for run in left if run]
+
+    def _is_in(self, statements: Iterable[cst.CSTNode], node: cst.CSTNode) -> bool:
+        return any(self._script.inside(one, node) for one in statements)
 
     def _merge_into_training(self, region: Region) -> bool:
         """Merge a region into one of training right above it; return whether there is one."""
@@ -449,6 +464,10 @@ class Regions:
         calls = list(every(statement, cst.Call))
         known = (callee(call) in losses or _is_of_torch(call) or called_name(call)[:1].isupper() for call in calls)
         return len(statement.body) == 1 and isinstance(statement.body[0], cst.Assign) and all(known)
+
+
+def _statements(regions: Iterable[Region]) -> list[cst.CSTNode]:
+    return [statement for region in regions for statement in region.statements]
 
 
 def computes(loss: cst.BaseExpression) -> bool:
