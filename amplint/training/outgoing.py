@@ -11,10 +11,13 @@ from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import every
+from amplint.torchlib.catalogue import operations_with
+from amplint.torchlib.names import TO_FLOAT32
 from amplint.training.bindings import bound_paths, called_name, matched, positional
 from amplint.training.floating import Kind, kind_of
 from amplint.training.script import Script
 
+_SAME = operations_with("reshapes") | {"float"}
 _DATA = re.compile(r"^(?:inputs?|data|batch|samples?)(?:_dict)?$")
 """Names of dictionaries that a loader fills."""
 
@@ -46,11 +49,19 @@ def names_of(script: Script, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | No
 
 
 def name_of(script: Script, output: cst.CSTNode) -> str | None:
-    """The variable or attribute that an output is bound to."""
+    """The variable or attribute that an output is bound to, cast or in another shape."""
     above = script.source.parent(output)
-    while isinstance(above, cst.Attribute) and above.attr.value == "float":
+    while above is not None and _keeps_it(script, above):
         above = script.source.parent(script.source.parent(above) or above)
     return dotted(above.targets[0].target if isinstance(above, cst.Assign) else output)
+
+
+def _keeps_it(script: Script, node: cst.CSTNode) -> bool:
+    """Whether `node` belongs to a call that casts or shapes a value."""
+    if isinstance(node, cst.Attribute):
+        return node.attr.value in _SAME
+    call = script.source.parent(node)
+    return isinstance(node, cst.Arg) and isinstance(call, cst.Call) and called_name(call) == TO_FLOAT32
 
 
 def given_names(

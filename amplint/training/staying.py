@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from amplint.edits.casting import TENSOR_METHODS, used_as_tensor
 from amplint.semantics.models.half_outputs import is_loss
@@ -11,7 +11,7 @@ from amplint.semantics.words import INDICES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, targets, walk
 from amplint.torchlib.catalogue import OPERATIONS
-from amplint.torchlib.policy import FLOAT32, LOSSES, MODULE_OPS
+from amplint.torchlib.policy import BANNED, FLOAT32, LOSSES, MODULE_OPS
 from amplint.training.bindings import called_name, paths
 from amplint.training.flow import Flow
 from amplint.training.observed import Observed
@@ -115,13 +115,24 @@ class Staying:
 
     def _is_lifted(self, call: cst.CSTNode) -> bool:
         """Whether `call` computes a loss of PyTorch, which autocast does in float32."""
+        return self._computes(call, LOSSES & FLOAT32)
+
+    def is_of_others(self, call: cst.Call) -> bool:
+        """Whether `call` runs neither a model nor an operation of PyTorch, losses that autocast refuses apart."""
+        name, path = called_name(call), dotted(call.func) or ""
+        refused = self._computes(call, BANNED)
+        owner = path.rpartition(".")[0]
+        return refused or not (self.runs_model(call) or (owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS))
+
+    def _computes(self, call: cst.CSTNode, losses: Set[str]) -> bool:
+        """Whether `call` computes one of these `losses` of PyTorch."""
         if not isinstance(call, cst.Call):
             return False
         name, path = called_name(call), dotted(call.func) or ""
         made = {called_name(call.func)} if isinstance(call.func, cst.Call) else constructors(self._script.source, path)
         made -= _MOVES
-        lifted = bool(made) and all(MODULE_OPS.get(one) in LOSSES & FLOAT32 for one in made)
-        return lifted or (not made and name in LOSSES & FLOAT32 and path.rpartition(".")[0] in _FUNCTIONAL)
+        known = bool(made) and all(MODULE_OPS.get(one) in losses for one in made)
+        return known or (not made and name in losses and path.rpartition(".")[0] in _FUNCTIONAL)
 
     def is_tensor(self, call: cst.Call) -> bool:
         """Whether `call` certainly gives one floating-point tensor."""
@@ -131,7 +142,9 @@ class Staying:
             name = dotted(target) or ""
             whole = any(guess.search(name) for guess in (WHOLE_NUMBERS, INDICES))
             uses = [one for one in self._script.calls if one.args and dotted(one.args[0].value) == name]
-            compared = any(self._is_lifted(one) for one in uses if self._script.function_of(one) is home)
+            compared = any(
+                self._computes(one, LOSSES | BANNED) for one in uses if self._script.function_of(one) is home
+            )
             known = used_as_tensor(target, self._script.rewrite)
             return known is not False and (known or compared) and not whole
         if isinstance(above, cst.Arg):

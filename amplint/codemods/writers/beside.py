@@ -22,7 +22,8 @@ from amplint.training.script import Script
 class Beside:
     """Finds evaluation statements that compute these losses, given `regions` and the `losses` of training by name.
 
-    The regions that have `ended` give nothing half. `foreign_calls` are the calls of other libraries; a loss that is differentiated is float32. `halves` is half then.
+    The regions that have `ended` give nothing half. `foreign_calls` are the calls of other libraries; a loss that is
+    differentiated is float32. `halves` is half then.
     """
 
     def __init__(

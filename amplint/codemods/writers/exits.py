@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from amplint.findings import Edit, Position, Span
+from amplint.codemods.outputs import dtypes_cast, key_of
+from amplint.codemods.rows import row_edited
+from amplint.findings import Edit, Fix, Position, Span
+from amplint.fixes.apply import apply_round
 from amplint.source import syntax as cst
 from amplint.source.tree import children, every, walk
 from amplint.torchlib.catalogue import OPERATIONS
@@ -15,6 +18,7 @@ from amplint.training.flow import Flow
 from amplint.training.observed import Observed
 from amplint.training.script import Script
 from amplint.training.staying import Staying
+from amplint.training.surroundings import whole_program
 
 _HELPER = '''def {name}(value):
     """Half tensors as float32, also those in lists, tuples and dictionaries."""
@@ -25,8 +29,14 @@ _HELPER = '''def {name}(value):
     if isinstance(value, (list, tuple)):
         parts = [{name}(one) for one in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+{rest}    return value
 '''
+_OBJECTS = """    if hasattr(value, "__dict__") and not callable(value):
+        value = copy.copy(value)
+        value.__dict__.update({name}(value.__dict__))
+"""
+_WITH_OBJECTS = frozenset({"distributions", "dataclass", "SimpleNamespace"})
+"""Words of code whose models may return objects that hold tensors."""
 _GAP = 2
 _DEPTH = 3
 """The limit of functions of the file through which a region follows the models that it runs."""
@@ -36,7 +46,7 @@ _Statements = list[cst.CSTNode]
 class Exits:
     """Decides for regions which outputs become float32, and ends those regions with their forward passes.
 
-    `casts` are the calls whose results become float32.
+    `casts` are the calls whose results become float32, `imports` what the function needs that makes some of them so.
     """
 
     def __init__(self, script: Script, observed: Observed, flow: Flow, parts: Callable[[cst.CSTNode], bool]) -> None:
@@ -46,6 +56,7 @@ class Exits:
         self.casts: dict[cst.Call, None] = {}
         self._seen = set[cst.CSTNode]()
         self._name = script.fresh(TO_FLOAT32)
+        self.imports: list[str] = []
 
     def narrowed(self, statements: _Statements) -> list[_Statements] | None:
         """The regions that the forward passes in a region need by themselves; None if its outputs may stay half.
@@ -64,10 +75,12 @@ class Exits:
         self._seen.update(fresh)
         return list(self._runs(fresh))
 
-    def edits(self) -> Iterator[Edit]:
-        """The casts, and the function that makes some of them."""
-        helped = [call for call in self.casts if not self._staying.is_tensor(call)]
-        for call in self.casts:
+    def edits(self, others: Sequence[Edit], imports: tuple[str, ...]) -> Iterator[Edit]:
+        """The casts of what is not float32 yet, besides the `others`, and the function that makes some of them."""
+        known = self._dtypes(others, imports)
+        casts = [call for call in self.casts if known[call] != "float32"]
+        helped = [call for call in casts if known[call] is None and not self._staying.is_tensor(call)]
+        for call in casts:
             span = self._script.source.span(call)
             if call in helped:
                 yield Edit(Span(span.start, span.start), f"{self._name}(")
@@ -80,9 +93,35 @@ class Exits:
             row = self._script.lines.commented(self._script.rewrite.start(top).row)
             lines, place = self._script.lines, Position(row, 1)
             above = sum(row > one and lines.blank(row - one) for one in (1, 2))
-            code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name) + "\n\n"
+            words = set[str]().union(*(chunk.words for chunk in whole_program(self._script.source).chunks))
+            rest = _OBJECTS.format(name=self._name) if words & _WITH_OBJECTS else ""
+            self.imports += ["import copy"] if rest else []
+            code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
+
+    def _dtypes(self, others: Sequence[Edit], imports: tuple[str, ...]) -> dict[cst.Call, str | None]:
+        """The dtypes of the tensors that the calls to cast give in their regions, as far as they are known."""
+        if not self.casts:
+            return {}
+        source, text = self._script.source, self._script.text
+        edits = (*others, *map(self._script.rewrite.add_float, self.casts))
+        new, _ = apply_round(text, [Fix("Cast all", edits, imports=imports)])
+        found = dtypes_cast(new, self._script.path)
+        rows = {call: row_edited(text, new, edits, source.span(call).start.row) for call in self.casts}
+        return {call: found.get(key_of(source, call, row)) for call, row in rows.items()}
+
+    def given_to_others(self) -> list[cst.BaseExpression]:
+        """What each statement gives first, of calls to cast, to code which is not to run in the region."""
+        found, parent = dict[cst.CSTNode | None, cst.BaseExpression](), self._script.source.parent
+        for call in self.casts:
+            given: cst.BaseExpression = call
+            while isinstance(above := parent(given), cst.Attribute) and isinstance(method := parent(above), cst.Call):
+                given = method
+            taking = parent(above) if isinstance(above, cst.Arg) else None
+            if isinstance(taking, cst.Call) and self._staying.is_of_others(taking):
+                found.setdefault(self._script.statement_of(call), given)
+        return list(found.values())
 
     def _passes(self, statements: Iterable[cst.CSTNode], depth: int) -> Iterator[cst.CSTNode]:
         """The innermost statements that run models, also in functions of the file that `statements` call."""

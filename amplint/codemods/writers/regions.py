@@ -66,7 +66,7 @@ class Regions:
         self.alone: dict[cst.Call, NoForward] = {}
         """The backward passes of losses without a model in sight, if there are others, and why."""
         self._apart: list[cst.CSTNode] = []
-        self._exits = Exits(script, observed, flow, self._parts) if exits else None
+        self.exits = Exits(script, observed, flow, self._parts) if exits else None
         self._find()
         self.training, ended = self._ended(self.training)
         losses = self._losses()
@@ -77,8 +77,9 @@ class Regions:
         )
         chosen = dict.fromkeys(one for region in self.evaluation for one in region.computing)
         chosen |= dict.fromkeys(self._beside.statements)
-        found = [Region(run, chosen.keys()) for run in self._runs(chosen)]
+        found, late = self._ended(Region(run, chosen.keys()) for run in self._runs(chosen))
         self.evaluation = [region for region in found if not self._merge_into_training(region)]
+        apart += late
         self.training, ended = self._apart_from(half, ended)
         self.evaluation, apart = self._apart_from(self.evaluation, apart)
         self.training += ended
@@ -88,7 +89,7 @@ class Regions:
         """Those of `regions` whose outputs may stay half, and what the others become, whose outputs are float32."""
         whole, ended = list[Region](), list[Region]()
         for region in sorted(regions, key=lambda one: self._script.row(one.statements[0])):
-            runs = self._exits.narrowed(region.statements) if self._exits is not None else None
+            runs = self.exits.narrowed(region.statements) if self.exits is not None else None
             whole += [region] if runs is None else []
             ended += (Region(run, {*run}) for run in runs or ())
         return whole, ended
@@ -127,7 +128,6 @@ class Regions:
                 continue
             yield from required(self._script.rewrite.wrap_statements(region.statements, f"with {header(first)}"), first)
         yield from self._beside.widened()
-        yield from self._exits.edits() if self._exits is not None else ()
 
     def foreign_calls(self) -> Iterator[tuple[int, str]]:
         """Row and name of the calls that pass half tensors to a library other than PyTorch's.
