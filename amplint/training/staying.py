@@ -20,6 +20,7 @@ from amplint.training.script import Script
 
 _SAME = frozenset({"data", "detach", "view", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "contiguous"})
 _READS = frozenset({"size", "shape", "dim", "ndim", "numel", "device", "argmax", "topk", "backward", "item"})
+_CASTS = frozenset({"float", "double"})
 _CHOICES = frozenset({"argmax", "topk", "max"})
 _MOVES = frozenset({"to", "cuda"})
 _FUNCTIONAL = frozenset({"F", "torch.nn.functional", "nn.functional", "functional"})
@@ -34,6 +35,7 @@ class Staying:
         self._forwards = observed.forwards
         self._models = observed.models | observed.modules
         self._flow = flow
+        self._evaluating = {call for way in observed.evaluations for call in way}
         self._asked = set[tuple[cst.CSTNode | None, str]]()
 
     def functions(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
@@ -51,7 +53,8 @@ class Staying:
 
     def runs_model(self, node: cst.CSTNode) -> bool:
         """Whether `node` is a call that runs a model, and no loss of what one gave."""
-        if not isinstance(node, cst.Call) or not self._flow.runs(node) or self._is_lifted(node):
+        runs = self._flow.runs(node) or node in self._evaluating
+        if not isinstance(node, cst.Call) or not runs or self._is_lifted(node):
             return False
         given = any(paths(one.value) & self._models for one in node.args)
         return given or not is_loss(called_name(node)) or bool(self._calls.targets(node))
@@ -81,7 +84,7 @@ class Staying:
             around = self._script.source.parent(above)
             method = around if isinstance(around, cst.Call) and around.func is above else None
             name = above.attr.value
-            if name in _READS or (name == "max" and method is not None and method.args):
+            if name in _CASTS | _READS or (name == "max" and method is not None and method.args):
                 return True
             return (method is None or name in _SAME) and self._may_stay_half(method or above, region)
         return isinstance(above, cst.Expr)

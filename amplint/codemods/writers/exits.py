@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from amplint.codemods.outputs import dtypes_cast, key_of
 from amplint.codemods.rows import row_edited
 from amplint.findings import Edit, Fix, Position, Span
 from amplint.fixes.apply import apply_round
+from amplint.regex import regex
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import children, every, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.names import TO_FLOAT32
 from amplint.torchlib.policy import FLOAT32, LOWER
-from amplint.training.bindings import called_name
+from amplint.training.bindings import called_name, paths
 from amplint.training.flow import Flow
 from amplint.training.observed import Observed
 from amplint.training.script import Script
@@ -35,8 +38,10 @@ _OBJECTS = """    if hasattr(value, "__dict__") and not callable(value):
         value = copy.copy(value)
         value.__dict__.update({name}(value.__dict__))
 """
-_WITH_OBJECTS = frozenset({"distributions", "dataclass", "SimpleNamespace"})
-"""Words of code whose models may return objects that hold tensors."""
+_WITH_OBJECTS = regex(r"\bdistributions\b|@dataclass|\bSimpleNamespace\b")
+"""Words in code whose models may return objects that hold tensors."""
+_COLLECTING = frozenset({"append", "extend", "update", "add", "write", "put"})
+_GRADIENTS = frozenset({"torch.autograd.grad", "autograd.grad", "grad"})
 _GAP = 2
 _DEPTH = 3
 """The limit of functions of the file through which a region follows the models that it runs."""
@@ -52,9 +57,11 @@ class Exits:
     def __init__(self, script: Script, observed: Observed, flow: Flow, parts: Callable[[cst.CSTNode], bool]) -> None:
         self._script = script
         self._staying = Staying(script, observed, flow)
+        self._flow = flow
         self._parts = parts
         self.casts: dict[cst.Call, None] = {}
         self._seen = set[cst.CSTNode]()
+        self._entered = set[cst.FunctionDef]()
         self._name = script.fresh(TO_FLOAT32)
         self.imports: list[str] = []
 
@@ -66,7 +73,7 @@ class Exits:
         simple = list(self._passes(statements, _DEPTH))
         if not simple and self._script.function_of(statements[0]) in map(self._script.function_of, self.casts):
             return []
-        calls = [call for one in simple for call in self._staying.outermost(one)]
+        calls = [call for one in simple for call in self._staying.outermost(one) if not self._is_entered(call)]
         if all(self._staying.stays_half(call, statements) for call in calls):
             return None
         wide = [call for call in calls if not self._staying.stays_half(call, simple)]
@@ -93,12 +100,21 @@ class Exits:
             row = self._script.lines.commented(self._script.rewrite.start(top).row)
             lines, place = self._script.lines, Position(row, 1)
             above = sum(row > one and lines.blank(row - one) for one in (1, 2))
-            words = set[str]().union(*(chunk.words for chunk in whole_program(self._script.source).chunks))
-            rest = _OBJECTS.format(name=self._name) if words & _WITH_OBJECTS else ""
+            texts = [one.text for one in whole_program(self._script.source).sources]
+            rest = _OBJECTS.format(name=self._name) if any(map(_WITH_OBJECTS.search, texts)) else ""
             self.imports += ["import copy"] if rest else []
             code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
+
+    def _gives(self, call: cst.Call) -> bool:
+        """Whether `call` computes something of what it gets, and is none of Python's functions, or of collections."""
+        name = called_name(call)
+        return self._staying.is_of_others(call) and not hasattr(builtins, name) and name not in _COLLECTING
+
+    def _is_entered(self, call: cst.Call) -> bool:
+        """Whether the functions that `call` runs have their own regions."""
+        return any(one in self._entered for one in self._staying.functions(call))
 
     def _dtypes(self, others: Sequence[Edit], imports: tuple[str, ...]) -> dict[cst.Call, str | None]:
         """The dtypes of the tensors that the calls to cast give in their regions, as far as they are known."""
@@ -119,7 +135,7 @@ class Exits:
             while isinstance(above := parent(given), cst.Attribute) and isinstance(method := parent(above), cst.Call):
                 given = method
             taking = parent(above) if isinstance(above, cst.Arg) else None
-            if isinstance(taking, cst.Call) and self._staying.is_of_others(taking):
+            if isinstance(taking, cst.Call) and self._gives(taking):
                 found.setdefault(self._script.statement_of(call), given)
         return list(found.values())
 
@@ -129,13 +145,25 @@ class Exits:
             if any(map(self._staying.runs_model, walk(one))):
                 own = [each for call in self._staying.outermost(one) for each in self._staying.functions(call) if depth]
                 inner = [each for block in _blocks(one) for each in block]
+                self._entered.update(own)
                 deeper = [each for function in dict.fromkeys(own) for each in function.body.body]
-                yield from list(self._passes(inner, depth)) or list(self._passes(deeper, depth - 1)) or [one]
+                found = list(self._passes(inner, depth)) or list(self._passes(deeper, depth - 1))
+                direct = [call for call in self._staying.outermost(one) if not any(self._staying.functions(call))]
+                yield from found
+                alone = not found or (direct and not inner)
+                yield from [one] if alone and not self._flow.binds(one) & self._differentiated(one) else ()
+
+    def _differentiated(self, statement: cst.CSTNode) -> set[str]:
+        """The variables whose gradients the function of `statement` computes for a penalty."""
+        home = self._script.function_of(statement)
+        calls = [one for one in self._script.calls if dotted(one.func) in _GRADIENTS]
+        return {path for one in calls if self._script.function_of(one) is home for path in paths(one)}
 
     def _runs(self, statements: _Statements) -> Iterator[_Statements]:
         """`statements` in groups of near ones of a block, with what stands between them, if that computes little."""
         run = list[cst.CSTNode]()
-        for one in statements:
+        parents = [self._script.source.parent(one) for one in statements]
+        for one in sorted(statements, key=lambda one: parents.index(self._script.source.parent(one))):
             block = list(self._script.block_of(one))
             if run and run[-1] in block:
                 between = block[block.index(run[-1]) + 1 : block.index(one)]
