@@ -149,7 +149,7 @@ class Staying:
                 self._computes(one, LOSSES | BANNED) for one in uses if self._script.function_of(one) is home
             )
             known = used_as_tensor(target, self._script.rewrite)
-            return known is not False and (known or compared) and not whole
+            return known is not False and (compared or (bool(known) and not whole))
         if isinstance(above, cst.Arg):
             taking = self._script.source.parent(above)
             owner, _, name = (dotted(taking.func) or "" if isinstance(taking, cst.Call) else "").rpartition(".")

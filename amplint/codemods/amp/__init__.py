@@ -131,7 +131,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         *policies.imports,
     )
     if regions.exits is not None:
-        edits += regions.exits.edits(edits, imports)
+        edits += regions.exits.edits(edits, imports, torch)
         imports = (*imports, *regions.exits.imports)
     fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
     new, _ = apply_round(script.text, [fix])

@@ -25,8 +25,8 @@ from amplint.training.surroundings import whole_program
 
 _HELPER = '''def {name}(value):
     """Half tensors as float32, also those in lists, tuples and dictionaries."""
-    if isinstance(value, torch.Tensor):
-        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    if isinstance(value, {torch}.Tensor):
+        return value.float() if value.dtype in ({torch}.float16, {torch}.bfloat16) else value
     if isinstance(value, dict):
         return type(value)({{key: {name}(one) for key, one in value.items()}})
     if isinstance(value, (list, tuple)):
@@ -70,7 +70,7 @@ class Exits:
 
         A region without any, behind one that has become narrower, is none.
         """
-        simple = list(self._passes(statements, _DEPTH))
+        simple = list(self._followed(self._passes(statements, _DEPTH)))
         if not simple and self._script.function_of(statements[0]) in map(self._script.function_of, self.casts):
             return []
         calls = [call for one in simple for call in self._staying.outermost(one) if not self._is_entered(call)]
@@ -82,8 +82,11 @@ class Exits:
         self._seen.update(fresh)
         return list(self._runs(fresh))
 
-    def edits(self, others: Sequence[Edit], imports: tuple[str, ...]) -> Iterator[Edit]:
-        """The casts of what is not float32 yet, besides the `others`, and the function that makes some of them."""
+    def edits(self, others: Sequence[Edit], imports: tuple[str, ...], torch: str) -> Iterator[Edit]:
+        """The casts of what is not float32 yet, besides the `others`, and the function that makes some of them.
+
+        PyTorch has the name `torch` in the file.
+        """
         known = self._dtypes(others, imports)
         casts = [call for call in self.casts if known[call] != "float32"]
         helped = [call for call in casts if known[call] is None and not self._staying.is_tensor(call)]
@@ -103,7 +106,7 @@ class Exits:
             texts = [one.text for one in whole_program(self._script.source).sources]
             rest = _OBJECTS.format(name=self._name) if any(map(_WITH_OBJECTS.search, texts)) else ""
             self.imports += ["import copy"] if rest else []
-            code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, rest=rest) + "\n\n"
+            code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
 
@@ -152,6 +155,18 @@ class Exits:
                 yield from found
                 alone = not found or (direct and not inner)
                 yield from [one] if alone and not self._flow.binds(one) & self._differentiated(one) else ()
+
+    def _followed(self, statements: Iterable[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        """`statements`, each with those right below it that run models, too."""
+        known = list(statements)
+        for one in known:
+            yield one
+            block = self._script.block_of(one)
+            for following in block[block.index(one) + 1 :]:
+                plain = isinstance(following, cst.SimpleStatementLine) and not self._parts(following)
+                if following in known or not plain or not any(map(self._staying.runs_model, walk(following))):
+                    break
+                yield following
 
     def _differentiated(self, statement: cst.CSTNode) -> set[str]:
         """The variables whose gradients the function of `statement` computes for a penalty."""
