@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import textwrap
-
-import torch
+from pathlib import Path
 
 import pytest
+import torch
 
 from amplint.codemods import Wish, convert
 
@@ -151,3 +152,114 @@ def test_rounds_in_a_condition_end_for_themselves() -> None:
     assert "        scaler.step(optimizer)\n        scaler.update()\n        if y:\n" in text
     assert "            scaler.step(other)\n            scaler.update()\n        print" in text
     assert text.count("scaler.update()") == 2
+
+
+def test_tensors_in_objects_become_float32() -> None:
+    """A distribution draws and judges in the dtype of its parameters."""
+    imported = "from torch.distributions import Bernoulli, Independent, kl_divergence"
+    text = _converted(
+        PLAIN.replace("F.cross_entropy(output, y)", "contrast(output)")
+        .replace("import torch\n", f"import torch\n{imported}\n", 1)
+        .replace("output = model(x)", "output, extra = model(x)")
+    )
+    assert text.startswith("import copy\n")
+    space: dict[str, object] = {"torch": torch, "copy": copy}
+    exec(text[text.index("def to_float32") : text.index("def train")], space)
+    cast = space["to_float32"]
+    assert callable(cast)
+    given = torch.distributions.Bernoulli(logits=torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True))
+    found = cast({"a": torch.distributions.Independent(given, 1)})["a"]
+    assert found.sample().dtype is found.log_prob(torch.ones(2, 3)).dtype is torch.float32
+    assert found.log_prob(torch.ones(2, 3)).requires_grad
+    assert given.logits.dtype is torch.bfloat16
+
+
+def test_the_function_calls_pytorch_as_its_file_does() -> None:
+    renamed = PLAIN.replace("output = model(x)", "output, extra = model(x)").replace(
+        "F.cross_entropy(output, y)", "contrast(extra)"
+    )
+    text = _converted(
+        renamed.replace("import torch\n", "import torch as th\n", 1)
+        .replace("torch.nn", "th.nn")
+        .replace("import th.nn.functional", "from torch.nn import functional")
+    )
+    assert "if isinstance(value, th.Tensor):" in text
+    assert "in (th.float16, th.bfloat16)" in text
+
+
+MODELS = """import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.offset = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x):
+        return {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "written"),
+    [
+        ("self.layer(x)", "model(x).float()"),
+        ("self.layer(x) + self.offset", "model(x)"),
+        ("F.softmax(self.layer(x), -1)", "model(x)"),
+        ("F.relu(F.softmax(self.layer(x), -1))", "model(x)"),
+    ],
+)
+def test_what_is_float32_already_is_not_cast(tmp_path: Path, result: str, written: str) -> None:
+    (tmp_path / "models.py").write_text(MODELS.format(result=result), encoding="utf-8")
+    text = PLAIN.replace("def train(model,", "def train(").replace("model.cuda()", "model = Net().cuda()\n    model")
+    text = text.replace("from losses", "from models import Net\nfrom losses").replace("F.cross_entropy", "contrast")
+    path = str(tmp_path / "train.py")
+    found = convert(text, Wish(to="amp", dtype="bfloat16"), path)
+    assert found.refused == ()
+    assert f"output = {written}\n" in found.text
+    assert convert(found.text, Wish(to="amp", dtype="bfloat16"), path).text == found.text
+
+
+def test_a_loss_of_others_gets_a_variable_and_runs_behind_the_region() -> None:
+    text = _converted(
+        PLAIN.replace(
+            "output = model(x)\n        loss = F.cross_entropy(output, y)", "loss = contrast(model(x), y)"
+        ).replace("        print(output.argmax(1).eq(y).sum().item())\n", "")
+    )
+    assert f"        {ON}\n            output = to_float32(model(x))\n        loss = contrast(output, y)\n" in text
+
+
+def test_binary_cross_entropy_behind_the_region_is_left_as_it_is() -> None:
+    """The model is out of sight: what it rounds before a sigmoid is told."""
+    text = PLAIN.replace("F.cross_entropy(output, y)", "F.binary_cross_entropy(output, y)")
+    found = convert(text, Wish(to="amp", dtype="bfloat16"))
+    assert "output = model(x).float()\n        loss = F.binary_cross_entropy(output, y)\n" in found.text
+    assert ["exactly 1 in half" in one.text for one in found.left] == [True]
+
+
+def test_evaluation_gives_float32_too() -> None:
+    text = _converted(
+        PLAIN
+        + "\n\ndef predict(model, batches):\n    model.eval()\n    for x in batches:\n        output = model(x)\n        yield output, contrast(output)\n".replace(
+            "yield output, contrast(output)", "print(contrast(output))"
+        )
+    )
+    assert f"        {ON}\n            output = to_float32(model(x))\n        print(contrast(output))\n" in text
+
+
+def test_the_forward_pass_of_a_gradient_penalty_is_float32() -> None:
+    penalty = """def penalty(model, x):
+    x = x.requires_grad_()
+    score = model(x)
+    (slope,) = torch.autograd.grad(score.sum(), x, create_graph=True)
+    return (slope.norm(2, dim=1) - 1).pow(2).mean()
+
+
+"""
+    text = PLAIN.replace("F.cross_entropy(output, y)", "contrast(output, y) + penalty(model, x)")
+    text = _converted(text.replace("def train", f"{penalty}def train"))
+    assert "    score = model(x)\n" in text
+    assert "penalty(model, x).float()" not in text

@@ -145,16 +145,19 @@ class Exits:
     def _passes(self, statements: Iterable[cst.CSTNode], depth: int) -> Iterator[cst.CSTNode]:
         """The innermost statements that run models, also in functions of the file that `statements` call."""
         for one in statements:
-            if any(map(self._staying.runs_model, walk(one))):
-                own = [each for call in self._staying.outermost(one) for each in self._staying.functions(call) if depth]
-                inner = [each for block in _blocks(one) for each in block]
-                self._entered.update(own)
-                deeper = [each for function in dict.fromkeys(own) for each in function.body.body]
-                found = list(self._passes(inner, depth)) or list(self._passes(deeper, depth - 1))
-                direct = [call for call in self._staying.outermost(one) if not any(self._staying.functions(call))]
-                yield from found
-                alone = not found or (direct and not inner)
-                yield from [one] if alone and not self._flow.binds(one) & self._differentiated(one) else ()
+            if not any(map(self._staying.runs_model, walk(one))):
+                continue
+            calls = list(self._staying.outermost(one))
+            own = dict.fromkeys(each for call in calls for each in self._staying.functions(call) if depth)
+            deep = [function for function in own if not self._gradients_in(function)]
+            self._entered.update(own)
+            inner = [each for block in _blocks(one) for each in block]
+            deeper = [each for function in deep for each in function.body.body]
+            found = list(self._passes(inner, depth)) or list(self._passes(deeper, depth - 1))
+            yield from found
+            direct = [call for call in calls if not any(self._staying.functions(call))]
+            alone = (direct and not inner) or (not found and (deep or not own))
+            yield from [one] if alone and not self._flow.binds(one) & self._differentiated(one) else ()
 
     def _followed(self, statements: Iterable[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """`statements`, each with those right below it that run models, too."""
@@ -164,15 +167,18 @@ class Exits:
             block = self._script.block_of(one)
             for following in block[block.index(one) + 1 :]:
                 plain = isinstance(following, cst.SimpleStatementLine) and not self._parts(following)
-                if following in known or not plain or not any(map(self._staying.runs_model, walk(following))):
+                if following in known or not plain or list(self._passes([following], _DEPTH)) != [following]:
                     break
                 yield following
 
     def _differentiated(self, statement: cst.CSTNode) -> set[str]:
         """The variables whose gradients the function of `statement` computes for a penalty."""
-        home = self._script.function_of(statement)
-        calls = [one for one in self._script.calls if dotted(one.func) in _GRADIENTS]
-        return {path for one in calls if self._script.function_of(one) is home for path in paths(one)}
+        return {path for one in self._gradients_in(self._script.function_of(statement)) for path in paths(one)}
+
+    def _gradients_in(self, function: cst.FunctionDef | None) -> list[cst.Call]:
+        """The calls in a function that compute gradients for a penalty."""
+        calls = (one for one in self._script.calls if dotted(one.func) in _GRADIENTS)
+        return [one for one in calls if self._script.function_of(one) is function]
 
     def _runs(self, statements: _Statements) -> Iterator[_Statements]:
         """`statements` in groups of near ones of a block, with what stands between them, if that computes little."""
