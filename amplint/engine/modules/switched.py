@@ -19,6 +19,8 @@ _LIBRARY_SWITCHES = {
     )
 }
 """What switches an attribute on that methods of a library set."""
+_SUPPORTS = regex(rb"\b(?:_?supports|_set)_gradient_checkpointing\b")
+"""What a class of Transformers says if its models can recompute: the library refuses to switch that on for others."""
 
 
 def setting(name: str) -> re.Pattern[bytes]:
@@ -42,6 +44,11 @@ def switches_on(name: str, text: bytes) -> bool:
         return True
     given = re.compile(rb"(?m)^([^\n]*?)(?<!\w)%s\b[\"']?[ \t]*\]?[ \t]*(:|=(?!=))([^\n]*)" % one)
     return any(_is_value(one, *found) for found in given.findall(text))
+
+
+def is_refused(name: str, text: bytes) -> bool:
+    """Whether a library refuses to switch on an attribute of the models that a text defines."""
+    return name == "gradient_checkpointing" and b"PreTrainedModel" in text and _SUPPORTS.search(text) is None
 
 
 def _is_value(name: bytes, front: bytes, sign: bytes, value: bytes) -> bool:
