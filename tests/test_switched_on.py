@@ -159,3 +159,13 @@ def test_models_that_a_library_refuses_to_recompute(
 ) -> None:
     files = {"encoder.py": ENCODER.format(more=more), **others}
     assert bool(lint(tmp_path, files, "encoder.py", "AMP603")) is told
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_configuration_switches_on_what_a_library_refuses(tmp_path: Path, told: bool) -> None:
+    text = ENCODER.format(more="").replace(
+        "        self.gradient_checkpointing = False\n", "        self.config = size\n"
+    )
+    text = text.replace("self.gradient_checkpointing", 'getattr(self.config, "gradient_checkpointing", False)')
+    files = {"encoder.py": text, **USED, **({"config.json": '{"gradient_checkpointing": true}\n'} if told else {})}
+    assert bool(lint(tmp_path, files, "encoder.py", "AMP603")) is told

@@ -21,6 +21,7 @@ _LIBRARY_SWITCHES = {
 """What switches an attribute on that methods of a library set."""
 _SUPPORTS = regex(rb"\b(?:_?supports|_set)_gradient_checkpointing\b")
 """What a class of Transformers says if its models can recompute: the library refuses to switch that on for others."""
+_OWN = regex(rb"\bself\.gradient_checkpointing[ \t]*=[ \t]*False\b")
 
 
 def setting(name: str) -> re.Pattern[bytes]:
@@ -47,8 +48,10 @@ def switches_on(name: str, text: bytes) -> bool:
 
 
 def is_refused(name: str, text: bytes) -> bool:
-    """Whether a library refuses to switch on an attribute of the models that a text defines."""
-    return name == "gradient_checkpointing" and b"PreTrainedModel" in text and _SUPPORTS.search(text) is None
+    """Whether a library refuses to switch on an attribute that the constructors of its models in a text set."""
+    if name != "gradient_checkpointing" or b"PreTrainedModel" not in text:
+        return False
+    return _OWN.search(text) is not None and _SUPPORTS.search(text) is None
 
 
 def _is_value(name: bytes, front: bytes, sign: bytes, value: bytes) -> bool:
