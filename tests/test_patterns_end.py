@@ -75,14 +75,17 @@ def _seconds(pattern: re.Pattern[str], text: str) -> float:
 
 
 def _grows_faster(text: str, flags: int) -> bool:
-    """Whether a search in four times as much of something takes far more than four times as long."""
+    """Whether a search in eight times as much of something takes far more than eight times as long.
+
+    Quadratic growth takes 64 times as long. Short and long texts take turns, so that both see a machine that slows down.
+    """
     pattern, spelled = re.compile(text, flags), {*_WORD.findall(re.sub(r"\\[A-Za-z]", " ", text))}
     for unit in (*_UNITS, *(word + end for word in spelled for end in ("", "(", " ", "."))):
-        short, long = (unit * (size // len(unit)) for size in (2_000, 8_000))
-        if _seconds(pattern, long) > 0.004 and min(_seconds(pattern, long) for _ in range(3)) > 9 * min(
-            _seconds(pattern, short) for _ in range(3)
-        ):
-            return True
+        short, long = (unit * (size // len(unit)) for size in (1_500, 12_000))
+        if _seconds(pattern, long) > 0.004:
+            turns = [(_seconds(pattern, short), _seconds(pattern, long)) for _ in range(5)]
+            if min(one for _, one in turns) > 20 * min(one for one, _ in turns):
+                return True
     return False
 
 

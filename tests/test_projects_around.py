@@ -166,6 +166,30 @@ def test_a_script_does_not_have_modules_of_a_folder_that_nothing_searches(
 
 
 @pytest.mark.parametrize(
+    ("imports", "others", "is_there"),
+    [
+        ("from beside import Loader\nfrom models import build", {}, False),
+        ("from beside import Loader\nfrom models.net import build", {}, False),
+        ("from models import build", {}, True),
+        ("from beside import Loader\nfrom stark import build", {}, True),
+        ("from beside import Loader\nfrom models import build", {"other/models.py": ""}, True),
+        ("from beside import Loader\nfrom models import build", {"other/models/net.yaml": ""}, True),
+        ("import sys\nsys.path.append('x')\nfrom beside import Loader\nfrom models import build", {}, True),
+        ("from beside import Loader\ntry:\n    from models import build\nexcept ImportError:\n    pass", {}, True),
+    ],
+)
+def test_a_script_does_not_have_modules_of_common_names_that_are_nowhere(
+    tmp_path: Path, imports: str, others: dict[str, str], is_there: bool
+) -> None:
+    script = TRAINING.format(imports=imports)
+    files = {
+        "train.py": f'{script}\n\nif __name__ == "__main__":\n    train(*made())\n',
+        "beside.py": "class Loader: pass\n",
+    }
+    assert bool(lint(tmp_path, {**files, **others}, "train.py", "AMP101")) is is_there
+
+
+@pytest.mark.parametrize(
     ("constructor", "count"),
     [
         ("torch.cuda.set_device(gpu)", 0),

@@ -105,3 +105,67 @@ def test_what_runs_where_another_version_has_refused(tmp_path: Path, tried: str,
         "    return out\n"
     )
     assert bool(lint(tmp_path, {"blocks.py": script}, "blocks.py", "AMP603")) is told
+
+
+ENCODER = """
+import torch
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.block = torch.nn.Linear(size, size)
+        self.gradient_checkpointing = False
+
+    def forward(self, x, mode):
+        if self.gradient_checkpointing and self.training:
+            return checkpoint(self.block, x, mode=mode)
+        return self.block(x)
+
+
+class Base(PreTrainedModel):
+    base_model_prefix = "base"
+{more}
+
+class Model(Base):
+    def __init__(self, config):
+        super().__init__(config)
+        self.encoder = Encoder(config.size)
+"""
+INSTALLED = "[project]\nname = 'encoders'\n"
+USED = {"use.py": "from encoder import Model\n\nModel(1)\n"}
+OTHER = "from transformers import AutoModel\n\nother = AutoModel.from_pretrained('x')\n{}\n"
+ENABLES = OTHER.format("other.gradient_checkpointing_enable()")
+
+
+@pytest.mark.parametrize(
+    ("more", "others", "told"),
+    [
+        ("", USED, False),
+        (
+            "",
+            {**USED, "pyproject.toml": INSTALLED, "other.py": ENABLES, "run.sh": "run.py --gradient_checkpointing\n"},
+            False,
+        ),
+        ("    supports_gradient_checkpointing = True\n", {**USED, "pyproject.toml": INSTALLED}, True),
+        ("", {"pyproject.toml": INSTALLED, "other.py": f"from encoder import Model\n{ENABLES}"}, True),
+        ("", {"other.py": "from encoder import Model\n\nmodel.encoder.gradient_checkpointing = True\n"}, True),
+    ],
+)
+def test_models_that_a_library_refuses_to_recompute(
+    tmp_path: Path, more: str, others: dict[str, str], told: bool
+) -> None:
+    files = {"encoder.py": ENCODER.format(more=more), **others}
+    assert bool(lint(tmp_path, files, "encoder.py", "AMP603")) is told
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_configuration_switches_on_what_a_library_refuses(tmp_path: Path, told: bool) -> None:
+    text = ENCODER.format(more="").replace(
+        "        self.gradient_checkpointing = False\n", "        self.config = size\n"
+    )
+    text = text.replace("self.gradient_checkpointing", 'getattr(self.config, "gradient_checkpointing", False)')
+    files = {"encoder.py": text, **USED, **({"config.json": '{"gradient_checkpointing": true}\n'} if told else {})}
+    assert bool(lint(tmp_path, files, "encoder.py", "AMP603")) is told

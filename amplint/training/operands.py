@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.source import Source
+from amplint.source.remembered import cached_per_chunk
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.policy import BANNED, MODULE_OPS
@@ -72,8 +73,17 @@ def _elements(value: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 def constructors(source: Source, path: str) -> set[str]:
     """The last names of the calls whose results a file assigns to `path`; empty for what is no call."""
-    assigns = (one for chunk in source.chunks for one in every(chunk.module, cst.Assign))
-    return {called_name(constructor(one.value)) for one in assigns if path in bound_paths(one, whole=True)}
+    return {name for chunk in source.chunks for name in _constructors(chunk).get(path, ())}
+
+
+@cached_per_chunk
+def _constructors(chunk: Chunk) -> dict[str, set[str]]:
+    """The same for each path that a chunk assigns."""
+    found: dict[str, set[str]] = {}
+    for one in every(chunk.module, cst.Assign):
+        for path in bound_paths(one, whole=True):
+            found.setdefault(path, set()).add(called_name(constructor(one.value)))
+    return found
 
 
 def is_lowered(node: cst.CSTNode) -> bool:

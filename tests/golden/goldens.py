@@ -65,7 +65,7 @@ def _record(corpus: Corpus, sample: Sample) -> Iterator[str]:
     source = Source(Path(sample.path).name or "program.py", sample.text, sample.path)
     follow = Lookups(Modules(), source) if sample.path and follows(sample.text.encode()) else nothing
     program = Program(source, follow)
-    rules = [rule for rule in RULES if rule.default or not corpus.convertible]
+    rules = [rule for rule in RULES if rule.default or corpus.opportunities]
     rendering = Rendering(program)
     told, found = record(rendering, rules, assuming=False)
     if corpus.readable:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.engine.modules.folders import PROJECT_FILES, files_below
-from amplint.engine.modules.switched import setting, switches_on
+from amplint.engine.modules.switched import is_refused, setting, switches_on
 from amplint.regex import regex
 
 if TYPE_CHECKING:
@@ -61,11 +61,16 @@ class Mentions:
         """Whether a file of the project, or of one that installs it, can switch on a setting that is off.
 
         Of Python files those count that import the file, also through others, unless that registers what it defines.
+        What the library refuses to switch on is on if the file, or one that imports it, does so itself.
         """
-        files = self.files_around(importer)
+        files, raw = self.files_around(importer), self._contents.raw(importer) or b""
+        if files is not None and is_refused(name, raw):
+            imports = imports_of(importer)
+            direct = (raw, *(one for _, one in self.others(importer) if imports.search(one)))
+            return any(switches_on(name, one) for one in direct)
         if files is None or self._is_installed(importer):
             return True
-        scripts = set(files) if _REGISTERS.search(self._contents.raw(importer) or b"") else self._users(importer)
+        scripts = set(files) if _REGISTERS.search(raw) else self._users(importer)
         near = (one for one in files if one in scripts or not one.endswith(".py"))
         return any(switches_on(name, self._contents.raw(one) or b"") for one in near)
 

@@ -19,6 +19,9 @@ _LIBRARY_SWITCHES = {
     )
 }
 """What switches an attribute on that methods of a library set."""
+_SUPPORTS = regex(rb"\b(?:_?supports|_set)_gradient_checkpointing\b")
+"""What a class of Transformers says if its models can recompute: the library refuses to switch that on for others."""
+_OWN = regex(rb"\bself\.gradient_checkpointing[ \t]*=[ \t]*False\b")
 
 
 def setting(name: str) -> re.Pattern[bytes]:
@@ -42,6 +45,13 @@ def switches_on(name: str, text: bytes) -> bool:
         return True
     given = re.compile(rb"(?m)^([^\n]*?)(?<!\w)%s\b[\"']?[ \t]*\]?[ \t]*(:|=(?!=))([^\n]*)" % one)
     return any(_is_value(one, *found) for found in given.findall(text))
+
+
+def is_refused(name: str, text: bytes) -> bool:
+    """Whether a library refuses to switch on an attribute that the constructors of its models in a text set."""
+    if name != "gradient_checkpointing" or b"PreTrainedModel" not in text:
+        return False
+    return _OWN.search(text) is not None and _SUPPORTS.search(text) is None
 
 
 def _is_value(name: bytes, front: bytes, sign: bytes, value: bytes) -> bool:

@@ -36,6 +36,34 @@ _ANY_STAR = regex(r"import[ (]+\*")
 _WORD = regex(r"\w+")
 _BESIDE = regex(r"\.\w+(?:\.\w+)*")
 """A relative module of the same package."""
+_COMMON = frozenset(
+    {
+        "cfg",
+        "config",
+        "configs",
+        "data",
+        "dataloader",
+        "dataset",
+        "engine",
+        "helper",
+        "helpers",
+        "layers",
+        "loss",
+        "losses",
+        "metrics",
+        "model",
+        "models",
+        "modules",
+        "network",
+        "networks",
+        "options",
+        "trainer",
+        "transforms",
+        "util",
+        "utils",
+    }
+)
+"""Names that projects give their own modules, and no library has."""
 _FEWEST_APART = 2
 """The number of modules of one other folder that a script does not have under their names by chance."""
 
@@ -144,7 +172,8 @@ def imported(path: str, text: str, folders: Sequence[str], bindings: Bindings, f
     Only statements count that run whenever the file is imported. An absolute module belongs to the project if it is a
     file there, or if the file at `path` lies in its package or imports from it what is there; no folder of `folders`
     may have what is wanted. Where a file changes the search path, a name counts that a module lacks which has others of
-    the same import, if no other module of the project has its path. A file whose package is not there is left alone.
+    the same import, if no other module of the project has its path. A file whose package is not there is left alone. A
+    script that uses modules beside it lacks one with a common name if the project has none of that name anywhere.
     """
     statements = _statements(text)
     if statements is None:
@@ -160,7 +189,20 @@ def imported(path: str, text: str, folders: Sequence[str], bindings: Bindings, f
         own = own if one in known else search.has_others and search.is_only(files)
         if own and search.begins and not search.is_satisfied and not search.is_built:
             return Imported(search.lacking)
-    return Imported(None, tuple(dict.fromkeys(file for one in known for file in found[id(one)].files)))
+    used = tuple(dict.fromkeys(file for one in known for file in found[id(one)].files))
+    beside = "__main__" in text and any(os.path.dirname(file) == os.path.dirname(path) for file in used)
+    left_out = (
+        found[id(one)]
+        for one in known
+        if beside and not one.level and _top(one) in _COMMON and not _has_module(_top(one), files)
+    )
+    return Imported(next((one.lacking for one in left_out if not one.begins and not one.is_built), None), used)
+
+
+def _has_module(name: str, files: Files) -> bool:
+    """Whether a project has a module or a folder of a name anywhere, or too many files to tell."""
+    paths, inside, module = tuple(files()), f"{os.sep}{name}{os.sep}", f"{os.sep}{name}.py"
+    return not paths or any(inside in path or path.endswith(module) for path in paths)
 
 
 def apart(text: str, there: Set[str], files: Files) -> tuple[str, str] | None:

@@ -22,14 +22,14 @@ _QUANTIZED = frozenset({"load_in_4bit", "load_in_8bit"})
 """Keywords that load weights for the kernels of bitsandbytes."""
 _NEEDS_CUDA = regex(
     rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.{{0,200}}cuda|raise\b|flash_attention"
-    rf"|{'|'.join(sorted(_QUANTIZED))}"
+    rf"|{'|'.join(sorted(_QUANTIZED))}|device_map[ \t]*=[ \t]*[{{\d]"
 )
 _KERNELS = regex(
     r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda|unsloth|bitsandbytes|transformer_engine"
     r"|tinycudann|selective_scan_cuda|spconv|torchsparse|nvdiffrast|tutel|vllm)\b"
 )
 """Modules that need CUDA."""
-_MENTIONS_CUDA = regex(r"cuda|flash_attention|load_in_[48]bit")
+_MENTIONS_CUDA = regex(r"cuda|flash_attention|load_in_[48]bit|device_map")
 _INDENTED = regex(r"(?m)^[ \t][^\n]*")
 
 
@@ -139,11 +139,22 @@ def _runs_on_cuda(call: cst.Call) -> bool:
     if name == "cuda" or (name in CUDA_ALONE and path.startswith("torch.cuda.")):
         return True
     named = [argument for argument in call.args if name in ("to", "device") or keyword_of(argument) == "device"]
-    named += [argument for argument in call.args if keyword_of(argument) == "device_map"]
+    mapped = (argument.value for argument in call.args if keyword_of(argument) == "device_map")
     kernels = [argument for argument in call.args if keyword_of(argument) == "attn_implementation"]
     quantized = (argument for argument in call.args if keyword_of(argument) in _QUANTIZED)
     return (
         any(leading_text(argument.value).startswith("cuda") for argument in named)
+        or any(map(_is_mapped_to_gpu, mapped))
         or any(leading_text(argument.value).startswith("flash_attention") for argument in kernels)
         or any(dotted(argument.value) == "True" for argument in quantized)
     )
+
+
+def _is_mapped_to_gpu(value: cst.BaseExpression) -> bool:
+    """Whether a map of devices names CUDA, or a device by its number, which is that of an accelerator."""
+    parts = (
+        [one.value for one in value.elements if isinstance(one, cst.DictElement)]
+        if isinstance(value, cst.Dict)
+        else [value]
+    )
+    return any(isinstance(one, cst.Integer) or leading_text(one).startswith("cuda") for one in parts)
