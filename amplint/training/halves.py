@@ -153,7 +153,10 @@ class Halves:
         """Whether what a finding assumes to be half can be so, as far as the regions of the file make it."""
         if not self._regions or finding.severity > Severity.INFO or finding.name not in ABOUT_HALF:
             return True
-        return self._reach_call(finding.span) if finding.elsewhere is not None else self.reaches(finding.span)
+        if finding.elsewhere is not None:
+            return self._reach_call(finding.span)
+        places = (finding.span, *(note.span for note in finding.notes if not note.filename))
+        return self.reaches(next((one for one in places if self._at(one)[1] in self._before), finding.span))
 
     def reaches(self, span: Span) -> bool:
         """Whether what stands at `span` can meet a half value: an expression, or else its whole statement."""

@@ -56,8 +56,12 @@ class Staying:
         runs = self._flow.runs(node) or node in self._evaluating
         if not isinstance(node, cst.Call) or not runs or self._is_lifted(node):
             return False
-        given = any(paths(one.value) & self._models for one in node.args)
-        return given or not is_loss(called_name(node)) or bool(self._calls.targets(node))
+        if any(paths(one.value) & self._models for one in node.args):
+            return True
+        made = constructors(self._script.source, dotted(node.func) or "")
+        if not any(map(is_loss, (called_name(node), *made))):
+            return True
+        return any(self._flow.runs_model(one) for one in self._calls.targets(node))
 
     def _is_given(self, call: cst.Call, inner: cst.Call) -> bool:
         return inner in self._forwards and any(inner in walk(argument) for argument in call.args)

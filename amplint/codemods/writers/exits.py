@@ -175,6 +175,10 @@ class Exits:
         """The variables whose gradients the function of `statement` computes for a penalty."""
         return {path for one in self._gradients_in(self._script.function_of(statement)) for path in paths(one)}
 
+    def penalizes(self, function: cst.FunctionDef | None) -> bool:
+        """Whether a function computes gradients for a penalty, with its forward pass in float32."""
+        return bool(self._gradients_in(function))
+
     def _gradients_in(self, function: cst.FunctionDef | None) -> list[cst.Call]:
         """The calls in a function that compute gradients for a penalty."""
         calls = (one for one in self._script.calls if dotted(one.func) in _GRADIENTS)
