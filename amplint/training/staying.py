@@ -145,18 +145,35 @@ class Staying:
         """Whether `call` certainly gives one floating-point tensor."""
         above = self._script.source.parent(call)
         if isinstance(above, cst.Assign):
-            target, home = above.targets[0].target, self._script.function_of(call)
-            name = dotted(target) or ""
-            whole = any(guess.search(name) for guess in (WHOLE_NUMBERS, INDICES))
-            uses = [one for one in self._script.calls if one.args and dotted(one.args[0].value) == name]
-            compared = any(
-                self._computes(one, LOSSES | BANNED) for one in uses if self._script.function_of(one) is home
-            )
-            known = used_as_tensor(target, self._script.rewrite)
-            return known is not False and (compared or (bool(known) and not whole))
+            return self._holds_tensor(above.targets[0].target)
         if isinstance(above, cst.Arg):
             taking = self._script.source.parent(above)
             owner, _, name = (dotted(taking.func) or "" if isinstance(taking, cst.Call) else "").rpartition(".")
             return owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS
         method = isinstance(above, cst.Attribute) and above.attr.value in TENSOR_METHODS
         return method or isinstance(above, (cst.BinaryOperation, cst.UnaryOperation))
+
+    def are_tensors(self, call: cst.Call) -> bool:
+        """Whether `call` certainly gives floating-point tensors, one for each variable of a tuple."""
+        above = self._script.source.parent(call)
+        target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
+        parts = [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
+        return bool(parts) and all(isinstance(one, cst.Name) and self._holds_tensor(one) for one in parts)
+
+    def _holds_tensor(self, target: cst.BaseExpression) -> bool:
+        """Whether what is assigned to `target` is used as a floating-point tensor."""
+        name, home = dotted(target) or "", self._script.function_of(target)
+        whole = any(guess.search(name) for guess in (WHOLE_NUMBERS, INDICES))
+        uses = [one for one in self._script.calls if one.args and dotted(one.args[0].value) == name]
+        compared = any(self._computes(one, LOSSES | BANNED) for one in uses if self._script.function_of(one) is home)
+        known = used_as_tensor(target, self._script.rewrite)
+        certain = compared or (bool(known) and not whole)
+        return known is not False and certain and not self._may_be_none(name, home)
+
+    def _may_be_none(self, name: str, home: cst.FunctionDef | None) -> bool:
+        """Whether a function compares a variable with None."""
+        compared = (one for one in self._script.nodes_of(home) if isinstance(one, cst.Comparison))
+        return any(
+            dotted(one.left) == name and any(dotted(each.comparator) == "None" for each in one.comparisons)
+            for one in compared
+        )

@@ -89,17 +89,20 @@ class Exits:
         """
         known = self._dtypes(others, imports)
         casts = [call for call in self.casts if known[call] != "float32"]
-        helped = [call for call in casts if known[call] is None and not self._staying.is_tensor(call)]
+        unsure = [call for call in casts if known[call] is None and not self._staying.is_tensor(call)]
+        several = [call for call in unsure if self._staying.are_tensors(call)]
+        helped = [call for call in unsure if call not in several]
+        part = self._script.fresh("output")
         for call in casts:
             span = self._script.source.span(call)
-            if call in helped:
-                yield Edit(Span(span.start, span.start), f"{self._name}(")
+            if call in unsure:
+                begin = f"({part}.float() for {part} in " if call in several else f"{self._name}("
+                yield Edit(Span(span.start, span.start), begin)
                 yield Edit(Span(span.end, span.end), ")")
             else:
                 yield self._script.rewrite.add_float(call)
         if helped:
-            first = min(helped, key=self._script.row)
-            top = next(one for one in self._script.source.ancestors(first) if one in self._script.top)
+            top = self._top(min(helped, key=self._script.row))
             row = self._script.lines.commented(self._script.rewrite.start(top).row)
             lines, place = self._script.lines, Position(row, 1)
             above = sum(row > one and lines.blank(row - one) for one in (1, 2))
@@ -109,6 +112,15 @@ class Exits:
             code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
+
+    def _top(self, call: cst.Call) -> cst.CSTNode:
+        """The statement of the module in front of which a function stands that `call` is to be passed to."""
+        around = next(one for one in self._script.source.ancestors(call) if one in self._script.top)
+        if isinstance(around, (cst.FunctionDef, cst.ClassDef)):
+            return around
+        before = self._script.top[: self._script.top.index(around)]
+        imports = [row for row, one in enumerate(before) if any(every(one, cst.Import, cst.ImportFrom))]
+        return self._script.top[imports[-1] + 1] if imports else around
 
     def _gives(self, call: cst.Call) -> bool:
         """Whether `call` computes something of what it gets, and is none of Python's functions, or of collections."""
