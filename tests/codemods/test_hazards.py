@@ -133,4 +133,5 @@ def test_a_list_in_a_tuple_of_a_model_is_no_tensor(tmp_path: Path, shares: str) 
     text = text.replace('zoo.create("net")', "zoo.wrap(Net())")
     conversion = convert(text, Wish(to="amp"), str(tmp_path / "train.py"))
     assert conversion.refused == ()
-    assert "        loss, shares = to_float32(model(x))\n    total = np.array(shares)\n" in conversion.text
+    assert "        loss, shares = to_float32(model(x))\n" in conversion.text
+    assert "    total = np.array(shares)\n" in conversion.text
