@@ -16,7 +16,7 @@ from amplint.source.tree import children, every, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.names import TO_FLOAT32
 from amplint.torchlib.policy import FLOAT32, LOWER
-from amplint.training.bindings import called_name, paths
+from amplint.training.bindings import called_name, matched, paths
 from amplint.training.flow import Flow
 from amplint.training.observed import Observed
 from amplint.training.script import Script
@@ -102,11 +102,11 @@ class Exits:
             top = next(one for one in self._script.source.ancestors(first) if one in self._script.top)
             row = self._script.lines.commented(self._script.rewrite.start(top).row)
             lines, place = self._script.lines, Position(row, 1)
-            above = sum(row > one and lines.blank(row - one) for one in (1, 2))
+            above = sum(row > one and lines.blank(row - one) for one in (1, 2)) if row > 1 else 1
             texts = [one.text for one in whole_program(self._script.source).sources]
             rest = _OBJECTS.format(name=self._name) if any(map(_WITH_OBJECTS.search, texts)) else ""
             self.imports += ["import copy"] if rest else []
-            code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
+            code = "\n" * (2 - above) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
 
@@ -172,8 +172,10 @@ class Exits:
                 yield following
 
     def _differentiated(self, statement: cst.CSTNode) -> set[str]:
-        """The variables whose gradients the function of `statement` computes for a penalty."""
-        return {path for one in self._gradients_in(self._script.function_of(statement)) for path in paths(one)}
+        """The variables that the function of `statement` differentiates for a penalty."""
+        gradients = self._gradients_in(self._script.function_of(statement))
+        given = (one.value for each in gradients for name, one in matched(each, ["outputs"]) if name == "outputs")
+        return {path for one in given for path in paths(one)}
 
     def _gradients_in(self, function: cst.FunctionDef | None) -> list[cst.Call]:
         """The calls in a function that compute gradients for a penalty."""
