@@ -157,7 +157,7 @@ class Exits:
             yield from found
             direct = [call for call in calls if not any(self._staying.functions(call))]
             alone = (direct and not inner) or (not found and (deep or not own))
-            yield from [one] if alone and not self._flow.binds(one) & self._differentiated(one) else ()
+            yield from [one] if alone and not self.is_of_penalty(one) else ()
 
     def _followed(self, statements: Iterable[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """`statements`, each with those right below it that run models, too."""
@@ -171,11 +171,11 @@ class Exits:
                     break
                 yield following
 
-    def _differentiated(self, statement: cst.CSTNode) -> set[str]:
-        """The variables that the function of `statement` differentiates for a penalty."""
+    def is_of_penalty(self, statement: cst.CSTNode) -> bool:
+        """Whether the function of `statement` differentiates what this computes, for a penalty: it stays float32."""
         gradients = self._gradients_in(self._script.function_of(statement))
         given = (one.value for each in gradients for name, one in matched(each, ["outputs"]) if name == "outputs")
-        return {path for one in given for path in paths(one)}
+        return any(self._flow.binds(statement) & paths(one) for one in given)
 
     def _gradients_in(self, function: cst.FunctionDef | None) -> list[cst.Call]:
         """The calls in a function that compute gradients for a penalty."""
