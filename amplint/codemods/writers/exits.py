@@ -102,11 +102,11 @@ class Exits:
             top = next(one for one in self._script.source.ancestors(first) if one in self._script.top)
             row = self._script.lines.commented(self._script.rewrite.start(top).row)
             lines, place = self._script.lines, Position(row, 1)
-            above = sum(row > one and lines.blank(row - one) for one in (1, 2)) if row > 1 else 1
+            above = sum(row > one and lines.blank(row - one) for one in (1, 2))
             texts = [one.text for one in whole_program(self._script.source).sources]
             rest = _OBJECTS.format(name=self._name) if any(map(_WITH_OBJECTS.search, texts)) else ""
             self.imports += ["import copy"] if rest else []
-            code = "\n" * (2 - above) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
+            code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
 
