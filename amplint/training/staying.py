@@ -19,9 +19,11 @@ from amplint.training.operands import constructors
 from amplint.training.script import Script
 
 _SAME = frozenset({"data", "detach", "view", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "contiguous"})
-_READS = frozenset({"size", "shape", "dim", "ndim", "numel", "device", "argmax", "topk", "backward", "item"})
+_READS = frozenset({"size", "shape", "dim", "ndim", "numel", "device", "argmax", "backward", "item"})
 _CASTS = frozenset({"float", "double"})
-_CHOICES = frozenset({"argmax", "topk", "max"})
+_CHOICES = frozenset({"topk", "max"})
+"""Operations that return values and, second, their indices."""
+_JOINING = frozenset({"cat", "concat", "stack"})
 _MOVES = frozenset({"to", "cuda"})
 _FUNCTIONAL = frozenset({"F", "torch.nn.functional", "nn.functional", "functional"})
 
@@ -76,31 +78,80 @@ class Staying:
         above = self._script.source.parent(node)
         if isinstance(above, (cst.Assign, cst.AnnAssign)):
             made = [one.target for one in above.targets] if isinstance(above, cst.Assign) else [above.target]
-            parts = [part for one in made for part in targets(one)]
-            names = [dotted(one) for one in parts]
-            return all(name is not None and "." not in name and self._uses_are(name, above, region) for name in names)
+            return all(self._stays_half_in(one, above, region) for one in made)
         if isinstance(above, cst.Arg):
             call = self._script.source.parent(above)
             return isinstance(call, cst.Call) and call.func is not node and self._takes_half(call, region)
+        if isinstance(above, cst.Element):
+            return self._element_may_stay_half(above, region)
         if isinstance(above, cst.Subscript) and above.value is node:
             return self._may_stay_half(above, region)
         if isinstance(above, cst.Attribute):
             around = self._script.source.parent(above)
             method = around if isinstance(around, cst.Call) and around.func is above else None
             name = above.attr.value
-            if name in _CASTS | _READS or (name == "max" and method is not None and method.args):
+            if method is not None and _chooses(method):
+                return self._values_may_stay_half(method, region)
+            if name in _CASTS | _READS:
                 return True
             return (method is None or name in _SAME) and self._may_stay_half(method or above, region)
         return isinstance(above, cst.Expr)
 
+    def _stays_half_in(self, target: cst.CSTNode, binding: cst.CSTNode, region: Sequence[cst.CSTNode]) -> bool:
+        """Whether what `binding` gives to the variables of a target may stay half."""
+        names = [dotted(one) for one in targets(target)]
+        return all(name is not None and "." not in name and self._uses_are(name, binding, region) for name in names)
+
+    def _element_may_stay_half(self, element: cst.Element, region: Sequence[cst.CSTNode]) -> bool:
+        """Whether an element may stay half that has its own variable, or is joined with others."""
+        beside = self._variable_of(element)
+        display = self._script.source.parent(element)
+        above = self._script.source.parent(display) if display is not None else None
+        if beside is not None and above is not None:
+            return self._stays_half_in(beside, above, region)
+        joined = self._script.source.parent(above) if isinstance(above, cst.Arg) else None
+        joins = isinstance(joined, cst.Call) and dotted(joined.func) == f"torch.{called_name(joined)}"
+        return joins and joined is not None and called_name(joined) in _JOINING and self._may_stay_half(joined, region)
+
+    def _variable_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """What a value, or the element of a tuple beside others, is assigned to by itself."""
+        display = self._script.source.parent(node) if isinstance(node, cst.Element) else None
+        above = self._script.source.parent(display or node)
+        target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
+        if not isinstance(display, cst.Tuple) or not isinstance(node, cst.Element):
+            return target
+        same = isinstance(target, cst.Tuple) and len(target.elements) == len(display.elements)
+        return target.elements[display.elements.index(node)].value if isinstance(target, cst.Tuple) and same else None
+
+    def _values_may_stay_half(self, call: cst.Call, region: Sequence[cst.CSTNode]) -> bool:
+        """Whether the values that `call` chooses may stay half; second it gives their indices."""
+        above = self._script.source.parent(call)
+        if isinstance(above, cst.Subscript) and self._script.text_of(above.slice[0]) == "1":
+            return True
+        if isinstance(above, cst.Attribute) and above.attr.value == "indices":
+            return True
+        target = self._variable_of(call)
+        if isinstance(target, cst.Tuple) and len(target.elements) == 2 and above is not None:
+            return self._stays_half_in(target.elements[0].value, above, region)
+        return self._may_stay_half(call, region)
+
     def _uses_are(self, name: str, binding: cst.CSTNode, region: Sequence[cst.CSTNode]) -> bool:
-        """Whether each use of a variable in its function is of that kind."""
+        """Whether each use of a variable in its function, and in those that see it, is of that kind."""
         home = self._script.function_of(binding)
         if (home, name) in self._asked:
             return True
         self._asked.add((home, name))
-        named = [one for one in self._script.nodes_of(home) if isinstance(one, cst.Name) and one.value == name]
+        named = [one for one in self._seeing(home, name) if isinstance(one, cst.Name) and one.value == name]
         return all(self._may_stay_half(one, region) for one in named if not self._is_bound(one))
+
+    def _seeing(self, home: cst.FunctionDef | None, name: str) -> Iterator[cst.CSTNode]:
+        """The nodes of a function, and of those in it that have no variable of this `name` themselves."""
+        yield from self._script.nodes_of(home)
+        for one in self._script.nodes_of(home):
+            if isinstance(one, cst.FunctionDef):
+                own = {each.name.value for each in every(one.params, cst.Param)}
+                if name not in own and not any(self._script.assignments(one, name)):
+                    yield from self._seeing(one, name)
 
     def _is_bound(self, name: cst.Name) -> bool:
         """Whether a name is that of a target, a keyword or an attribute, and no use."""
@@ -109,13 +160,18 @@ class Staying:
         attribute = isinstance(above, cst.Attribute) and above.attr is name
         assign = next((one for one in self._script.source.ancestors(name) if isinstance(one, cst.Assign)), None)
         bound = assign is not None and any(name in targets(one.target) for one in assign.targets)
-        return keyword or attribute or bound
+        loop = next(
+            (one for one in self._script.source.ancestors(name) if isinstance(one, (cst.For, cst.CompFor))), None
+        )
+        return keyword or attribute or bound or (loop is not None and name in targets(loop.target))
 
     def _takes_half(self, call: cst.Call, region: Sequence[cst.CSTNode]) -> bool:
         """Whether `call` runs a model, chooses, or, in the region, is a loss that autocast computes in float32."""
-        name, path = called_name(call), dotted(call.func) or ""
-        if path == f"torch.{name}" and name in _CHOICES:
-            return name != "max" or len(call.args) > 1
+        name = called_name(call)
+        if dotted(call.func) == "torch.argmax":
+            return True
+        if dotted(call.func) == f"torch.{name}" and _chooses(call, 1):
+            return self._values_may_stay_half(call, region)
         if self._is_lifted(call):
             return any(self._script.inside(one, call) for one in region)
         return call in self._forwards and not is_loss(name) and not any(self.functions(call))
@@ -144,8 +200,9 @@ class Staying:
     def is_tensor(self, call: cst.Call) -> bool:
         """Whether `call` certainly gives one floating-point tensor."""
         above = self._script.source.parent(call)
-        if isinstance(above, cst.Assign):
-            return self._holds_tensor(above.targets[0].target)
+        target = self._variable_of(above if isinstance(above, cst.Element) else call)
+        if target is not None:
+            return self._holds_tensor(target)
         if isinstance(above, cst.Arg):
             taking = self._script.source.parent(above)
             owner, _, name = (dotted(taking.func) or "" if isinstance(taking, cst.Call) else "").rpartition(".")
@@ -177,3 +234,8 @@ class Staying:
             dotted(one.left) == name and any(dotted(each.comparator) == "None" for each in one.comparisons)
             for one in compared
         )
+
+
+def _chooses(call: cst.Call, given: int = 0) -> bool:
+    """Whether `call`, of a method or of a function that is `given` a tensor, returns values and their indices."""
+    return called_name(call) in _CHOICES and len(call.args) > given

@@ -165,7 +165,7 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
         made = constructors(script.source, name or "")
         if not runs or name in reported or call in inside or home in called or any(map(is_loss, (name or "", *made))):
             continue
-        if regions.exits is not None and regions.exits.penalizes(home):
+        if statement is not None and regions.exits is not None and regions.exits.is_of_penalty(statement):
             continue
         loops = [one for one in script.source.ancestors(call) if isinstance(one, (cst.For, cst.While))]
         assigned = isinstance(statement, cst.SimpleStatementLine) and any(every(statement, cst.Assign))

@@ -16,7 +16,7 @@ from amplint.source.tree import children, every, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.names import TO_FLOAT32
 from amplint.torchlib.policy import FLOAT32, LOWER
-from amplint.training.bindings import called_name, paths
+from amplint.training.bindings import called_name, matched, paths
 from amplint.training.flow import Flow
 from amplint.training.observed import Observed
 from amplint.training.script import Script
@@ -169,7 +169,7 @@ class Exits:
             yield from found
             direct = [call for call in calls if not any(self._staying.functions(call))]
             alone = (direct and not inner) or (not found and (deep or not own))
-            yield from [one] if alone and not self._flow.binds(one) & self._differentiated(one) else ()
+            yield from [one] if alone and not self.is_of_penalty(one) else ()
 
     def _followed(self, statements: Iterable[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """`statements`, each with those right below it that run models, too."""
@@ -183,13 +183,11 @@ class Exits:
                     break
                 yield following
 
-    def _differentiated(self, statement: cst.CSTNode) -> set[str]:
-        """The variables whose gradients the function of `statement` computes for a penalty."""
-        return {path for one in self._gradients_in(self._script.function_of(statement)) for path in paths(one)}
-
-    def penalizes(self, function: cst.FunctionDef | None) -> bool:
-        """Whether a function computes gradients for a penalty, with its forward pass in float32."""
-        return bool(self._gradients_in(function))
+    def is_of_penalty(self, statement: cst.CSTNode) -> bool:
+        """Whether the function of `statement` differentiates what this computes, for a penalty: it stays float32."""
+        gradients = self._gradients_in(self._script.function_of(statement))
+        given = (one.value for each in gradients for name, one in matched(each, ["outputs"]) if name == "outputs")
+        return any(self._flow.binds(statement) & paths(one) for one in given)
 
     def _gradients_in(self, function: cst.FunctionDef | None) -> list[cst.Call]:
         """The calls in a function that compute gradients for a penalty."""
