@@ -89,6 +89,46 @@ def test_one_other_use_is_enough() -> None:
     assert f"        {ON}\n            output = model(x).float()\n        loss = F.cross_entropy(output, y)\n" in text
 
 
+@pytest.mark.parametrize(
+    ("row", "cast"),
+    [
+        ("print(contrast(output.topk(2)[0]))", True),
+        ("scores, places = output.topk(2)\n        print(contrast(scores))", True),
+        ("best = torch.max(output, 1)\n        print(contrast(best.values))", True),
+        ("_, best = output.max(1)\n        print(contrast(best))", False),
+        ("print(contrast(torch.topk(output, 2)[1]), contrast(output.max(1).indices))", False),
+        ("print(output.max(1)[0].item())", False),
+    ],
+)
+def test_chosen_values_are_half_and_their_indices_are_not(row: str, *, cast: bool) -> None:
+    text = _converted(PLAIN.replace("print(output.argmax(1).eq(y).sum().item())", row))
+    assert ("output = model(x).float()\n" in text) is cast
+
+
+@pytest.mark.parametrize(
+    ("params", "cast"), [("", True), ("output", False), ("first=output", True)], ids=["seen", "own", "default"]
+)
+def test_functions_within_read_the_output(params: str, *, cast: bool) -> None:
+    inner = f"\n        def shown({params}):\n            return contrast(output)\n\n        print(shown)"
+    text = _converted(PLAIN.replace("        print(output.argmax(1).eq(y).sum().item())", inner))
+    assert ("output = model(x).float()\n" in text) is cast
+
+
+def test_outputs_that_are_joined_for_another_model_stay_half() -> None:
+    text = PLAIN.replace("output = model(x)", "first, second = model(x), model(y)\n        output = model(joined)")
+    for joined in ("torch.cat([first, second])", "torch.stack((first, second), 1)"):
+        assert f"first, second = model(x), model(y)\n            output = model({joined})\n" in _converted(
+            text.replace("joined", joined)
+        )
+
+
+def test_each_output_of_a_row_is_judged_by_itself() -> None:
+    text = PLAIN.replace("output = model(x)", "output, other = model(x), model(y)").replace(
+        "F.cross_entropy(output, y)", "contrast(other.abs())"
+    )
+    assert "output, other = model(x), model(y).float()\n" in _converted(text)
+
+
 def test_several_outputs_pass_through_a_function() -> None:
     """It looks into tuples, lists and dictionaries, and leaves whole numbers and others as they are."""
     two = PLAIN.replace("output = model(x)", "output, extra = model(x)")
@@ -241,12 +281,8 @@ def test_binary_cross_entropy_behind_the_region_is_left_as_it_is() -> None:
 
 
 def test_evaluation_gives_float32_too() -> None:
-    text = _converted(
-        PLAIN
-        + "\n\ndef predict(model, batches):\n    model.eval()\n    for x in batches:\n        output = model(x)\n        yield output, contrast(output)\n".replace(
-            "yield output, contrast(output)", "print(contrast(output))"
-        )
-    )
+    rows = "        output = model(x)\n        print(contrast(output))\n"
+    text = _converted(f"{PLAIN}\n\ndef predict(model, batches):\n    model.eval()\n    for x in batches:\n{rows}")
     assert f"        {ON}\n            output = to_float32(model(x))\n        print(contrast(output))\n" in text
 
 
