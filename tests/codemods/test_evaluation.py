@@ -39,8 +39,8 @@ def evaluate(model, loader, criterion):
 @pytest.mark.parametrize(
     ("trained", "evaluated", "casts"),
     [
-        ("print(loss.item())", "print(out.argmax(1), loss.item())", 0),
-        ("print(out.argmax(1))", "print(loss.item())", 0),
+        ("print(loss.item())", "print(out.argmax(1), loss.item())", 1),
+        ("print(out.argmax(1))", "print(loss.item())", 1),
         ("print(out.argmax(1))", "print(out.argmax(1))", 2),
         ("print(loss.item())", "print(loss.item())", 0),
     ],
@@ -214,7 +214,7 @@ for x, y in [(torch.randn(8, 4).cuda(), torch.randn(8, 3).cuda())]:
 
     # {comment}
     optimizer.zero_grad()
-    loss = ((out - y) ** 2).mean()
+    loss = torch.nn.functional.mse_loss(out, y)
     loss.backward()
     optimizer.step()
 """
