@@ -141,7 +141,10 @@ def test_a_condition_reads_nothing_that_each_of_its_branches_binds() -> None:
     conversion = _converted(PLOTTING)
     assert "\n    if epoch % 10 == 0:\n" in conversion.text
     region = 'with torch.autocast(device_type="cuda", dtype=torch.float16):\n'
-    assert f"        if given is None:\n            {region}                pose = model(image).float()\n" in conversion.text
+    assert (
+        f"        if given is None:\n            {region}                pose = model(image).float()\n"
+        in conversion.text
+    )
     assert f"        {region}            loss = model(pose).float().pow(2).mean()\n" in conversion.text
 
 
@@ -154,7 +157,9 @@ def test_a_method_that_runs_the_model_of_its_object_changes_the_object(tmp_path:
 
 def test_a_method_of_an_object_with_a_model_runs_it() -> None:
     conversion = _converted(POLICY)
-    assert "dtype=torch.float16):\n            values, scores = to_float32(self.policy.evaluate(batch))" in conversion.text
+    assert (
+        "dtype=torch.float16):\n            values, scores = to_float32(self.policy.evaluate(batch))" in conversion.text
+    )
     assert conversion.text.count("GradScaler(") == 1
 
 
