@@ -41,9 +41,10 @@ class Staying:
     def functions(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
         """The functions of the file, none of a model, through which `call` runs one."""
         for one in self._calls.targets(call):
-            if isinstance(one, cst.FunctionDef) and not any(every(one, cst.Yield)):
-                if not self._is_model(self._script.method_owner(one)) and isinstance(one.body, cst.IndentedBlock):
-                    yield one
+            if not isinstance(one, cst.FunctionDef) or any(every(one, cst.Yield)):
+                continue
+            if isinstance(one.body, cst.IndentedBlock) and not self._is_model(self._script.method_owner(one)):
+                yield one
 
     def _is_model(self, owner: cst.ClassDef | None) -> bool:
         """Whether a class has a `forward`, be it another name of a method."""
