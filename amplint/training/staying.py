@@ -43,10 +43,17 @@ class Staying:
     def functions(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
         """The functions of the file, none of a model, through which `call` runs one."""
         for one in self._calls.targets(call):
-            if isinstance(one, cst.FunctionDef) and not any(every(one, cst.Yield)):
-                methods = {each.name.value for each in self._calls.methods(self._script.method_owner(one))}
-                if "forward" not in methods and isinstance(one.body, cst.IndentedBlock):
-                    yield one
+            if not isinstance(one, cst.FunctionDef) or any(every(one, cst.Yield)):
+                continue
+            if isinstance(one.body, cst.IndentedBlock) and not self._is_model(self._script.method_owner(one)):
+                yield one
+
+    def _is_model(self, owner: cst.ClassDef | None) -> bool:
+        """Whether a class has a `forward`, be it another name of a method."""
+        methods = {each.name.value for each in self._calls.methods(owner)}
+        statements = owner.body.body if owner is not None else ()
+        assigned = (each for one in statements for each in every(one, cst.AssignTarget))
+        return "forward" in methods or any(dotted(each.target) == "forward" for each in assigned)
 
     def outermost(self, statement: cst.CSTNode) -> Iterator[cst.Call]:
         """The calls in a statement that run a model, without those that another such call is given."""
