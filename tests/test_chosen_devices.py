@@ -198,6 +198,12 @@ def infer(model, x, device):
 AVAILABLE = """
 import torch
 
+def get_device():
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+def other_device():
+    return "xpu" if torch.xpu.is_available() else get_device()
+
 def score(model, batch{parameters}):
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     device = {device}
@@ -212,6 +218,8 @@ def score(model, batch{parameters}):
     [
         ("torch.device(kind)", "", 0),
         ("torch.device(name)", ", name", 1),
+        ("get_device()", "", 0),
+        ("other_device()", "", 1),
     ],
 )
 def test_a_region_and_work_on_one_device_by_availability(device: str, parameters: str, count: int) -> None:

@@ -21,7 +21,7 @@ IN_SOURCE = {
     "assigned.py": ["_GIVEN", "_PASSED", "_RETURNED"],
     "chosen_devices.py": [
         "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_DEVICES", "_FIXED", "_LISTED", "_MAKES_DEVICE",
-        "_OF_VARIABLE", "_ON_CUDA", "_TRAINS",
+        "_OF_FUNCTION", "_OF_VARIABLE", "_ON_CUDA", "_TRAINS",
     ],
     "cuda_needs.py": ["_INDENTED", "_KERNELS", "_MENTIONS_CUDA", "_NEEDS_CUDA"],
     "device_conditions.py": [

@@ -40,9 +40,13 @@ def _carries_over(one: Round, loop: cst.CSTNode) -> bool:
 
 
 def _cleared_first(one: Round, loop: cst.CSTNode) -> cst.CSTNode | None:
-    """The call that clears the gradients before `loop`, if no step uses what it leaves."""
+    """The call that clears the gradients before `loop`, if no step uses what it leaves.
+
+    Where paths have joined, what the others did within the loop may stand behind a step that follows it.
+    """
     within = [index for index, done in enumerate(one.work) if loop in done.loops]
-    if not within or any(done.job in (Job.STEP, Job.RESCALE) for done in one.work[within[-1] + 1 :]):
+    behind = [done for done in one.work[within[0] + 1 :] if loop not in done.loops] if within else []
+    if not within or any(done.job in (Job.STEP, Job.RESCALE) for done in behind):
         return None
     first = [done for done in one.work[: within[0]] if done.job is Job.CLEAR and len(done.loops) == one.depth]
     return first[-1].node if first and first[-1].certain else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from amplint.premises import Premise
 from amplint.regex import regex
@@ -19,9 +20,12 @@ from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import HOLDS_SECTIONS, HOLDS_SETTINGS, NAMED_DEVICE
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
-from amplint.source.source import Source
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, keyword_of, leading_text, target_names
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
+
+if TYPE_CHECKING:
+    from amplint.semantics.reading.program import Program
 
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _ON_CUDA = regex(r"^(?:torch\.device\(\s*)?f?[\"']cuda|^\d+(?: if [^\n]* else \d+)?$")
@@ -32,6 +36,7 @@ _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else
 """A value that is a device, whatever the name it is assigned to."""
 _BY_AVAILABILITY = regex(r"\bif\b[^\n]{0,200}cuda\.is_available\(\)[^\n]{0,200}\belse\b")
 _OF_VARIABLE = regex(r"torch\.device\([ \t]*([\w.]+)[ \t]*\)$")
+_OF_FUNCTION = regex(r"(?!torch\.)([\w.]+)\([^()]*\)$")
 _LISTED = regex(r"^(?P<device>[\w.]+) if (?P=device) in [\[({][^\])}\n]+[\])}] else [\"']cpu[\"']$")
 """The type of a device that is in a list, and the CPU's for any other."""
 _TRAINS = regex(r"(?<!autograd)\.backward\w*\(|\bGradScaler\b")
@@ -151,6 +156,18 @@ def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:
     inner = [(text, _OF_VARIABLE.match(text.strip())) for text in texts]
     texts = [one for text, name in inner for one in (known.get(name[1], [text]) if name is not None else [text])]
     return bool(texts) and all(_BY_AVAILABILITY.search(text) for text in texts)
+
+
+def is_function_by_availability(program: Program, source: Source, value: cst.BaseExpression) -> bool:
+    """Whether a device is what a function of the project gives, which chooses it by availability alone."""
+    texts = assigned_texts(source).get(dotted(value) or "", [source.code(value)])
+    called = [_OF_FUNCTION.match(text.strip()) for text in texts]
+    found = [program.resolve(source, one[1]) if one is not None else None for one in called]
+    returned = [
+        assigned_texts(one.source).get(one.name or "", []) if isinstance(one, Chunk) and not one.is_class else []
+        for one in found
+    ]
+    return bool(texts) and all(given and all(_BY_AVAILABILITY.search(text) for text in given) for given in returned)
 
 
 def is_listed_or_cpu(source: Source, value: cst.BaseExpression) -> bool:

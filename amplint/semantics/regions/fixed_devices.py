@@ -13,6 +13,7 @@ from amplint.semantics.reading.chosen_devices import (
     device_of_work,
     device_premises,
     is_by_availability,
+    is_function_by_availability,
     is_listed_or_cpu,
     runs_on_given_device,
     runs_where_called,
@@ -108,7 +109,8 @@ class FixedDevices(Tracker):
         if not is_by_availability(source, given.node.value):
             return
         chosen = device_of_work(source, call.node)
-        if chosen is not None and not is_by_availability(source, chosen):
+        asks = chosen is not None and is_function_by_availability(self.machine.program, source, chosen)
+        if chosen is not None and not asks and not is_by_availability(source, chosen):
             name = source.code(chosen)
             guesses = NAMED_DEVICE.guesses(last_name(chosen) or "")
             self.machine.emit(
