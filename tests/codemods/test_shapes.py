@@ -352,10 +352,8 @@ test(x, "plain")
 def test_losses_of_several_branches_get_what_models_give_in_a_region_above_them() -> None:
     text = _converted(DISTILLED).text
     header = "with torch.no_grad(), torch.autocast("
-    assert (
-        f'    {header}device_type="cuda", dtype=torch.float16):\n        out = net(x).float()\n        goal = teach(x).float()\n'
-        in text
-    )
+    outputs = "        out = net(x).float()\n        goal = teach(x).float()\n"
+    assert f'    {header}device_type="cuda", dtype=torch.float16):\n{outputs}' in text
     assert "out = net(x)\ngoal = teach(x)\nloss = distil(out, goal)" in _regions(text)
 
 
