@@ -62,6 +62,14 @@ def test_insertions_at_one_place_keep_their_order() -> None:
     assert apply_round("x\n", same) == ("a\nb\nc\nx\n", same)
 
 
+def test_insertions_of_one_fix_end_deeper_blocks_first() -> None:
+    text = "for x in y:\n    if x:\n        a\nb()\n"
+    lines = Fix("", (edit(4, 1, 1, "[*"), edit(4, 1, 1, "    c\n"), edit(4, 1, 1, "        d\n"), edit(4, 4, 4, "]")))
+    assert apply_round(text, [lines])[0] == "for x in y:\n    if x:\n        a\n        d\n    c\n[*b()]\n"
+    end = Fix("", (edit(3, 10, 10, "\n    c"), edit(3, 10, 10, "\n        d"), edit(3, 10, 10, ".e")))
+    assert apply_round(text[: text.index("\nb")], [end])[0] == "for x in y:\n    if x:\n        a.e\n        d\n    c"
+
+
 def test_insertions_at_one_place_with_another_indentation_wait() -> None:
     fixes = [fix(edit(3, 1, 1, "    b\n")), fix(edit(3, 1, 1, "c\n"))]
     assert apply_round("if x:\n    a\nd\n", fixes) == ("if x:\n    a\n    b\nd\n", fixes[:1])

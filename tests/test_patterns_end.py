@@ -77,7 +77,7 @@ def _seconds(pattern: re.Pattern[str], text: str) -> float:
 def _grows_faster(text: str, flags: int) -> bool:
     """Whether a search in eight times as much of something takes far more than eight times as long.
 
-    Quadratic growth takes 64 times as long. Short and long texts take turns, so that both see a machine that slows down.
+    Quadratic growth takes 64 times as long. Short and long texts take turns: both see a machine that slows down.
     """
     pattern, spelled = re.compile(text, flags), {*_WORD.findall(re.sub(r"\\[A-Za-z]", " ", text))}
     for unit in (*_UNITS, *(word + end for word in spelled for end in ("", "(", " ", "."))):

@@ -21,6 +21,7 @@ from amplint.training.script import Script
 
 _FLOAT16 = ("torch.float16", "torch.half")
 _HALVES = re.compile(r"\.half\(\)|\bfloat16\b|torch\.half\b")
+_BOTH = re.compile(r"\bbfloat16\b")
 STILL = "this still speaks of float16"
 _NUMPY = "numpy() refuses bfloat16: it needs float() before it, unless this is float32"
 REPAIRS = ("bfloat16-to-numpy", "bfloat16-addend-lost")
@@ -55,9 +56,9 @@ def _left(text: str, new: str, path: str) -> tuple[Remark, ...]:
 
 
 def halves(text: str) -> list[Remark]:
-    """Remarks on the rows whose text mentions float16."""
-    rows = enumerate(text.splitlines(), 1)
-    return [Remark(row, STILL) for row, line in rows if _HALVES.search(line.partition("#")[0])]
+    """Remarks on the rows whose text mentions float16, and not bfloat16 as well."""
+    rows = ((row, line.partition("#")[0]) for row, line in enumerate(text.splitlines(), 1))
+    return [Remark(row, STILL) for row, code in rows if _HALVES.search(code) and not _BOTH.search(code)]
 
 
 def _torch(script: Script) -> list[Use]:

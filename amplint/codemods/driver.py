@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from amplint.codemods import outputs, reach
+from amplint.codemods import reach
 from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Conversion, Cure, Cured, Remark, Wish
 from amplint.codemods.mending import without_needless_casts
@@ -75,9 +75,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         left = list(moved(text, new, left))
         left += [remark for change in applied for remark in change.left]
         done += [remark for change in applied for remark in change.done]
-        wide, lifts = outputs.in_float32(new, path, plan.half) if plan.half else (new, [])
-        done += [Remark(row_before(original, new, remark.row), remark.text) for remark in lifts]
-        text, more = completion.repaired(wide, plan.repairs, plan.half)
+        text, more = completion.repaired(new, plan.repairs, plan.half)
         left = list(moved(new, text, left))
         done += more
     return _refusal(original, 1, "the conversion comes to no end")

@@ -1,37 +1,31 @@
-"""Half outputs of models: consequences found by linting with them, and repairs in float32."""
+"""Half outputs of models: consequences found by linting with them."""
 
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from amplint.codemods.conversion import Remark
 from amplint.codemods.repairs import all_rules
-from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.screen import words_of
-from amplint.findings import Edit, Finding, Fix, Severity, Span
-from amplint.fixes.apply import apply_round
+from amplint.findings import Finding, Span
 from amplint.semantics import interpret
 from amplint.semantics.events import Backward, Because, Event, Operand, Operation, OutputInHalf, ToNumpy
 from amplint.semantics.reading.program import Program
-from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Tensor, Unknown, number
-from amplint.semantics.words import INDICES, TRAINING_STEP, WHOLE_NUMBERS
+from amplint.semantics.words import TRAINING_STEP
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
-from amplint.training.bindings import bound_paths, called_name, paths
-from amplint.training.elements import listed_outputs, optional_outputs
-from amplint.training.halves import ABOUT_HALF, halves_of
-from amplint.training.outgoing import given_names, leaving, names_of, unscaling, unseen
+from amplint.training.bindings import called_name, paths
+from amplint.training.halves import ABOUT_HALF
+from amplint.training.outgoing import given_names, names_of
 from amplint.training.script import parsed
-from amplint.training.surroundings import cached_by_text, check_time, is_long, whole_program
+from amplint.training.surroundings import cached_by_text, check_time, whole_program
 
 _FILLED = frozenset({"empty_like", "new_empty"})
 """Functions that make tensors which are filled piece by piece."""
@@ -50,20 +44,17 @@ _HALF_LOSSES = {
     " region that is off",
 }
 _PRODUCTS = operations_with("matrices") - operations_with("weights")
-_WIDENING = frozenset({"float", "double", "numpy", "item", "tolist", "int", "long"})
 _KEEPING = operations_with("reshapes") | {"clamp", "clip", "contiguous", "detach", "index", "to"}
 _UNDONE = "disabled-region-keeps-half"
 """The rule about casts to float32 that autocast undoes, as it does to outputs within a model."""
 _UNIT = 8
 """The magnitude from which an addend leaves fewer digits of half than a model's output has."""
-_TRIES = 12
-"""The limit of interpretations that tell which of the casts are needed."""
-_LONG = 100_000
-"""The number of characters of reachable code from which none are tried: each try interprets all of it."""
+_LONG = 400_000
+"""The number of characters of reachable code from which no dtypes of outputs are computed."""
 
 
 class Loss(NamedTuple):
-    """A loss of precision at a row of the file at `path`, in `dtypes`; `why` is empty if it is only possible.
+    """A loss of precision at a row of the file at `path`, in `dtypes`, and why.
 
     `product` is the product of matrices that leaves a loss half.
     """
@@ -76,35 +67,20 @@ class Loss(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The findings about half outputs, other losses of precision, the outputs, and those that certainly are tensors.
+    """The findings about half outputs, and other losses of precision.
 
     `assumed` are the findings at tensors of unknown dtype. `wide` are the files and rows, by paths, of operations that
     nevertheless run on float32 each time, `inside` those of operations that run in a region, and never on half,
     nor in a row with a tensor of unknown dtype that becomes an array.
-    `decided` are the operations of the file whose dtypes are known each time they run. `arrays` are the outputs, and
-    what regions compute of them, that the file converts to NumPy arrays. `size` is the number of characters of the
-    reachable code.
+    `decided` are the operations of the file whose dtypes are known each time they run.
     """
 
     findings: tuple[Finding, ...]
     assumed: tuple[Finding, ...]
     losses: tuple[Loss, ...]
-    outputs: frozenset[Span]
-    tensors: frozenset[Span]
     wide: frozenset[tuple[str, int]]
     inside: frozenset[tuple[str, int]]
     decided: frozenset[Span]
-    arrays: frozenset[Span]
-    size: int
-
-
-class Lift(NamedTuple):
-    """The edit that casts an output to float32, the row of the call that returns it, its code, and its variable."""
-
-    row: int
-    edit: Edit
-    code: str = ""
-    name: str | None = None
 
 
 class Half(NamedTuple):
@@ -116,12 +92,10 @@ class Half(NamedTuple):
 
 
 class _Watch:
-    """Records the outputs used as tensors, the operations on float32, and the losses of precision."""
+    """Records the outputs, the operations on float32, and the losses of precision."""
 
     def __init__(self) -> None:
-        self._given: dict[int, OutputInHalf] = {}
         self.outputs: set[cst.CSTNode] = set()
-        self.tensors: set[cst.CSTNode] = set()
         self.wide: dict[cst.CSTNode, bool] = {}
         self.inside: set[cst.CSTNode] = set()
         self.half: set[cst.CSTNode] = set()
@@ -129,7 +103,6 @@ class _Watch:
         self.decided: dict[cst.CSTNode, bool] = {}
         self.losses: dict[cst.CSTNode, Half] = {}
         self.anywhere: dict[cst.CSTNode, Half] = {}
-        self.arrays: set[cst.CSTNode] = set()
         self.probabilities: dict[cst.CSTNode, cst.CSTNode] = {}
         self._widened: set[int] = set()
         self._of_products: dict[int, cst.CSTNode] = {}
@@ -140,17 +113,11 @@ class _Watch:
     def __call__(self, event: Event) -> None:
         """Record an event."""
         if isinstance(event, OutputInHalf):
-            self._given[event.output] = event
             self.outputs.add(event.target or event.node)
-            self.tensors.update({event.target or event.node} if event.is_tensor else ())
         elif isinstance(event, ToNumpy) and event.assumed:
             self.unclear.add(event.node)
         elif isinstance(event, ToNumpy):
             self._decide(event.node, event.operand)
-            half = event.operand.half
-            if half is not None and (half.node in self.outputs or half.because is Because.REGION):
-                self.arrays.add(event.operand.node)
-                self.losses.setdefault(event.node, Half("", frozenset({"float16"} & half.dtypes), {half.node}))
         elif isinstance(event, Backward):
             self._differentiate(event)
         elif isinstance(event, Operation):
@@ -158,12 +125,6 @@ class _Watch:
             self.inside.update({event.node} if event.region is not None else ())
             if event.operands and not event.assumed:
                 self._decide(event.node, event.operands[0])
-            for operand in event.operands:
-                output = self._given.get(getattr(operand.value, "symbol", -1))
-                if output is not None:
-                    self.tensors.add(output.target or output.node)
-                elif operand.half is not None and operand.half.node is not None and _has_dimensions(operand.node):
-                    self.tensors.add(operand.half.node)
             dtypes = {operand.dtype for operand in event.operands}
             if not dtypes.isdisjoint(HALF_DTYPES):
                 self.half.add(event.node)
@@ -188,7 +149,7 @@ class _Watch:
         if event.op in BANNED:
             if symbol in self._widened:
                 self.anywhere.setdefault(event.node, Half(SATURATED, HALF_DTYPES, set()))
-            elif called_name(first.node) == "float":
+            else:
                 self.probabilities[event.node] = first.node
         elif event.result.dtype == "float32" and (
             (event.op == "to" and shows) or (event.op in _KEEPING and symbol in self._widened)
@@ -225,7 +186,7 @@ def _symbol(value: object) -> int:
 
 
 def _lost(event: Operation) -> str | None:
-    """Why the operation of `event` loses precision in half; empty if it only may, None if it does not."""
+    """Why the operation of `event` loses precision in half; None if it does not."""
     first, second = (*event.operands, None, None)[:2]
     if event.op in _FILLED and first is not None and first.half is not None:
         return _ROUNDED if first.half.because is not Because.ASSUMED else None
@@ -234,20 +195,11 @@ def _lost(event: Operation) -> str | None:
     beside = second.dtype if second is not None else None
     if event.op == "to" and (event.result.dtype or "").startswith("int"):
         return "whole numbers come of half, which tells them apart up to 256 in bfloat16 and 2048 in float16"
-    if event.op == "isclose" or (event.op == "index_put" and beside == "float32"):
-        return ""
-    if event.op == "mul" and beside == "float16" == first.dtype:
-        return ""
     if event.op in ("add", "sub") and second is not None and beside is None and _is_product(first.node):
         constant = number(second.value)
         if isinstance(second.value, Unknown) or (constant is not None and abs(constant) >= _UNIT):
             return _SCALED
     return None
-
-
-def _has_dimensions(node: cst.CSTNode) -> bool:
-    """Whether `node` has an index of several dimensions, as only a tensor can."""
-    return isinstance(node, cst.Subscript) and len(node.slice) > 1
 
 
 def _is_product(node: cst.CSTNode) -> bool:
@@ -279,13 +231,11 @@ def found(text: str, path: str) -> Found:
         if not isinstance(event, (Operation, ToNumpy)) or not watch.decided.get(event.node, False):
             dispatcher.emit(event)
     perhaps = tuple(one for one in dispatcher.findings() if one not in known)
-    tensors = frozenset(source.span(node) for node in watch.tensors if source.owns(node))
     wide = _rows(program, (node for node, wide in watch.wide.items() if wide))
     wide -= _rows(program, (node for node, wide in watch.wide.items() if not wide))
     inside = _rows(program, watch.inside) - _rows(program, watch.half | watch.unclear)
     losses = []
     own = {node for node in watch.outputs if source.owns(node) and not _is_within_a_model(source, node)}
-    given = frozenset(source.span(node) for node in own)
     calls = own | {call for node in own if (call := _call_of(source, node)) is not None}
     for node, half in watch.losses.items():
         home = program.source_of(node)
@@ -302,87 +252,46 @@ def found(text: str, path: str) -> Found:
             span = home.span(node)
             product = span if half.why in _HALF_LOSSES.values() else None
             losses.append(Loss(home.path, span.start.row, half.why, half.dtypes, product))
-    losses += (
-        Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in unscaling(script, named)
-    )
-    losses += (Loss(source.path, source.span(one).start.row, "", HALF_DTYPES) for one in leaving(script, own))
-    losses += (Loss(source.path, row, "", frozenset({"bfloat16"})) for row in unseen(script, program))
-    size = sum(len(chunk.text) for chunk in program.chunks)
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
-    arrays = frozenset(source.span(node) for node in watch.arrays if source.owns(node))
-    return Found(known, perhaps, tuple(losses), given, tensors, wide, inside, decided, arrays, size)
+    return Found(known, perhaps, tuple(losses), wide, inside, decided)
+
+
+@cached_by_text
+def dtypes_cast(text: str, path: str) -> Mapping[tuple[int, str], str | None]:
+    """The dtypes of the tensors that `text` casts by `float()`, by row and code; None for several or an unknown one."""
+    check_time()
+    source = parsed(text, path).source
+    program, known = whole_program(source), dict[cst.CSTNode, set[str | None]]()
+    if sum(len(chunk.text) for chunk in program.chunks) > _LONG:
+        return {}
+
+    def tell(event: Event) -> None:
+        if isinstance(event, OutputInHalf) and not event.is_tensor:
+            known.setdefault(event.node, set()).add(None)
+        elif isinstance(event, Operation) and event.op == "to" and called_name(event.node) == "float":
+            known.setdefault(event.operands[0].node, set()).add(event.operands[0].dtype)
+
+    layers = {
+        called_name(call)
+        for chunk in program.chunks
+        for function in every(chunk.module, cst.FunctionDef)
+        if function.name.value == "forward"
+        for call in every(function, cst.Call)
+    }
+    interpret(program, tell, {Operation.kind, OutputInHalf.kind}, OPERATIONS.keys() | layers | {"float"}, halves=True)
+    own = ((node, found) for node, found in known.items() if source.owns(node))
+    return {key_of(source, node): next(iter(found)) if len(found) == 1 else None for node, found in own}
+
+
+def key_of(source: Source, node: cst.CSTNode, row: int | None = None) -> tuple[int, str]:
+    """What tells an expression from others: its row, or another one that it will have, and its code."""
+    return row or source.span(node).start.row, "".join(source.code(node).split())
 
 
 def _rows(program: Program, nodes: Iterable[cst.CSTNode]) -> frozenset[tuple[str, int]]:
     """The files, by paths, and rows of `nodes`."""
     homes = ((node, program.source_of(node)) for node in nodes)
     return frozenset((home.path, home.span(node).start.row) for node, home in homes if home is not None)
-
-
-def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
-    """`text` with those outputs cast to float32 whose cast reduces such failures, and remarks by the rows of `text`.
-
-    What NumPy gets is cast where it does.
-    """
-    given, text = text, _arrays_cast(text, path, dtype)
-    before = _number(text, path, dtype)
-    lifts = list(_lifts(text, path)) if any(before) else []
-    if not lifts or _number(_lifted(text, lifts), path, dtype) >= before:
-        return text, []
-    needed = {(lift.row, lift.code) for lift in _needed(text, path, dtype, lifts)}
-    chosen = [lift for lift in _lifts(given, path) if (lift.row, lift.code) in needed]
-    done = [Remark(row, "convert what the model gives to float32") for row in sorted({lift.row for lift in chosen})]
-    return _arrays_cast(_lifted(given, chosen), path, dtype), done
-
-
-def _needed(text: str, path: str, dtype: str, lifts: list[Lift]) -> list[Lift]:
-    """Those of `lifts` without which more fails than with all of them."""
-    chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype)
-    near, known = list[Lift](), -1
-    while known < len(near) < len(lifts):  # one failure may hide the next
-        known = len(near)
-        near = [one for one in lifts if one in near or _is_named_in_failures(one, _lifted(text, near), path)]
-    if known < len(lifts) and _number(_lifted(text, near), path, dtype) <= fewest:
-        chosen = near
-    groups = deque(_halved(chosen))
-    for _ in range(_TRIES if found(text, path).size <= _LONG else 0):
-        group = groups.popleft() if groups and not is_long() else []
-        fewer = [one for one in chosen if one not in group]
-        if group and _number(_lifted(text, fewer), path, dtype) <= fewest:
-            chosen = fewer
-        else:
-            groups += _halved(group)
-    return chosen
-
-
-def _is_named_in_failures(lift: Lift, text: str, path: str) -> bool:
-    """Whether `lift` is of a variable in a line of `text` with a failure."""
-    run, lines = found(text, path), text.split("\n")
-    rows = {row for one in (*run.findings, *run.assumed) for row in range(one.span.start.row, one.span.end.row + 1)}
-    rows |= {one.row for one in run.losses if one.path == path}
-    code = " ".join(lines[row - 1] for row in rows if row <= len(lines))
-    return lift.name is not None and re.search(rf"\b{re.escape(lift.name)}\b", code) is not None
-
-
-def _halved(lifts: list[Lift]) -> list[list[Lift]]:
-    """Both halves of several lifts."""
-    middle = len(lifts) // 2
-    return [lifts[:middle], lifts[middle:]] if middle else []
-
-
-def _arrays_cast(text: str, path: str, dtype: str) -> str:
-    """`text` with outputs cast to float32 where NumPy gets them."""
-    text = _lifted(text, list(_array_casts(text, path)))
-    return _lifted(text, list(_element_casts(text, path))) if dtype == "bfloat16" else text
-
-
-def _number(text: str, path: str, dtype: str) -> tuple[int, int]:
-    """The number of errors and warnings, which refuse a conversion, and that of all failures in `text`."""
-    run = found(text, path)
-    halves = halves_of(text, path)
-    failures = [one for one in (*run.findings, *run.assumed) if can_happen(one, dtype) and halves.concern(one)]
-    refusing = sum(one.severity > Severity.INFO for one in failures)
-    return refusing, len(failures) + sum(dtype in one.dtypes for one in run.losses)
 
 
 def is_refuted(finding: Finding, run: Found) -> bool:
@@ -396,75 +305,6 @@ def can_happen(finding: Finding, dtype: str) -> bool:
     """Whether a finding is about `dtype`, as far as it names one."""
     named = {one for one in ("float16", "bfloat16") if re.search(rf"\b{one}\b", finding.message)}
     return not named or dtype in named
-
-
-def _lifts(text: str, path: str) -> Iterator[Lift]:
-    """The outputs that reach training and evaluation code, and the edits that cast each to float32."""
-    run, script = found(text, path), parsed(text, path)
-    source, rewrite, optional = script.source, script.rewrite, optional_outputs(script.source)
-    lists = listed_outputs(source)
-    for node in script.of_kind(cst.Call, cst.Name, cst.Attribute):
-        span, above = source.span(node), source.parent(node)
-        if span not in run.outputs:
-            continue
-        named = above.targets[0].target if isinstance(above, cst.Assign) else node
-        is_tensor = used_as_tensor(named, rewrite)
-        whole = any(guess.search(dotted(named) or "") for guess in (WHOLE_NUMBERS, INDICES))
-        if is_tensor is False or (is_tensor is None and span not in run.tensors) or whole or dotted(node) in lists:
-            continue
-        if isinstance(node, cst.Call):
-            if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
-                yield Lift(span.start.row, rewrite.add_float(node), source.code(node), dotted(named))
-        elif isinstance(above, cst.Element):
-            name = source.code(node)
-            unpacked = source.parent(above)
-            places = unpacked.elements if isinstance(unpacked, cst.Tuple) else ()
-            absent = any((len(places), index) in optional for index, one in enumerate(places) if one is above)
-            cast = f"{name}.float() if {name} is not None else None" if absent else f"{name}.float()"
-            edit = rewrite.insert_after(node, f"{name} = {cast}")
-            if edit is not None:
-                yield Lift(script.row(_call_of(source, node) or node), edit, name, name)
-
-
-def _array_casts(text: str, path: str) -> Iterator[Lift]:
-    """The casts of outputs, or parts of them, that become NumPy arrays: it computes sums in their dtype."""
-    arrays, script = found(text, path).arrays, parsed(text, path)
-    lists = listed_outputs(script.source) if arrays else set[str]()
-    for node in script.of_kind(cst.BaseExpression) if arrays else ():
-        if script.source.span(node) in arrays and dotted(node) not in lists:
-            yield Lift(script.row(node), script.rewrite.add_float(node))
-
-
-def _element_casts(text: str, path: str) -> Iterator[Lift]:
-    """The casts of outputs that are assigned to elements of NumPy arrays, which have no bfloat16."""
-    if "numpy" not in text:
-        return
-    outputs, script = found(text, path).outputs, parsed(text, path)
-    assigns = list(script.of_kind(cst.Assign))
-    calls = [one for one in script.calls if script.source.span(one) in outputs]
-    arrays, names = set[tuple[cst.CSTNode | None, str]](), dict[cst.CSTNode | None, set[str]]()
-    for one in assigns:
-        function = script.function_of(one)
-        if _makes_array(one.value):
-            arrays |= {(function, name) for name in bound_paths(one)}
-        elif any(call in calls for call in every(one.value, cst.Call)):
-            names.setdefault(function, set()).update(bound_paths(one))
-    for one in assigns:
-        target, function, value = one.targets[0].target, script.function_of(one), one.value
-        into = dotted(target.value) if isinstance(target, cst.Subscript) else None
-        if (function, into) not in arrays or any(called_name(call) in _WIDENING for call in every(value, cst.Call)):
-            continue
-        if isinstance(value, cst.Call) and value not in calls and called_name(value) not in OPERATIONS:
-            continue  # what an object of the file returns may be a number
-        if paths(value) & names.get(function, set()) or any(call in calls for call in every(value, cst.Call)):
-            yield Lift(script.row(value), script.rewrite.add_float(value))
-
-
-def _makes_array(value: cst.BaseExpression) -> bool:
-    """Whether `value` is a new array of NumPy."""
-    func = dotted(value.func) if isinstance(value, cst.Call) else None
-    owner, _, name = (func or "").rpartition(".")
-    return owner in ("np", "numpy") and name in ("zeros", "ones", "empty", "full", "zeros_like", "empty_like")
 
 
 def _call_of(source: Source, target: cst.CSTNode) -> cst.CSTNode | None:
@@ -485,8 +325,3 @@ def _is_within_a_model(source: Source, node: cst.CSTNode) -> bool:
             trains = any(called_name(call) == "backward" for call in every(one, cst.Call))
             return "forward" in methods and not trains and not any(map(TRAINING_STEP.search, methods))
     return False
-
-
-def _lifted(text: str, lifts: Sequence[Lift]) -> str:
-    new, _ = apply_round(text, [Fix("Convert the output to float32", (lift.edit,)) for lift in lifts])
-    return new

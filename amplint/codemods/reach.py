@@ -96,6 +96,8 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     found = [
         one for one in found if outputs.can_happen(one, dtype) and not is_harmless(one, source) and halves.concern(one)
     ]
+    names = called_names(source, regions_of(source))
+    found = [one for one in found if not _is_behind_regions(one, source, names)]
 
     @functools.cache
     def known() -> set[tuple[object, ...]]:
@@ -105,7 +107,6 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     brought = {_place(one): remark_on(one, program, spelled) for one in found if _place(one) not in known()}
     device = "cpu" if any('"cpu"' in source.code(item) for item in first.items) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
-    names = called_names(source, regions_of(source))
     reached = list(reached_by(program, names))
     modules_reached = [chunk for chunk in reached if chunk.is_class and "def forward(" in chunk.text]
     run_here = dict.fromkeys(made_of(program, modules_reached))
@@ -159,6 +160,16 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
         yield from (_with_sigmoids(one, narrow) for one in fresh)
 
 
+def _is_behind_regions(finding: Finding, source: Source, names: Set[str]) -> bool:
+    """Whether a finding takes for granted that a caller of the file has a region, and no region calls its function."""
+    row = finding.span.start.row
+    if finding.name != "bce-in-autocast" or finding.elsewhere is not None or finding.severity is not Severity.INFO:
+        return False
+    functions = (one for chunk in source.chunks_at(row) for one in every(chunk.module, cst.FunctionDef))
+    around = (one for one in functions if source.span(one).start.row <= row <= source.span(one).end.row)
+    return not any(one.name.value in names for one in around)
+
+
 def _with_sigmoids(remark: Remark, narrow: tuple[Cure, ...]) -> Remark:
     """`remark`, with the cures of sigmoids in half if it is about a loss of probabilities that can be cured."""
     raises = bool(remark.cures) and remark.text.endswith(hazards.PROBABILITIES)
@@ -170,7 +181,7 @@ def _with_sigmoids(remark: Remark, narrow: tuple[Cure, ...]) -> Remark:
 def _lost(run: outputs.Found, program: Program, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
     """Remarks on losses of precision in `dtype`, by their places."""
     for loss in run.losses:
-        if loss.why and dtype in loss.dtypes:
+        if dtype in loss.dtypes:
             home = next((one for one in program.sources if one.path == loss.path), program.main)
             name = _relative(home, program.main)
             text = f"{name}:{loss.row}: {loss.why}" if name else loss.why

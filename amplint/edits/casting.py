@@ -22,7 +22,7 @@ UNTOUCHED = frozenset({
     "mean", "memory_allocated", "min", "next", "numel", "numpy", "open", "perf_counter", "permute", "print",
     "range", "repr", "reset_peak_memory_stats", "reshape", "round", "save", "set_description", "set_postfix",
     "size", "sorted", "squeeze", "state_dict", "str", "strftime", "synchronize", "time", "to", "tolist",
-    "transpose", "tuple", "unsqueeze", "view", "warning", "zero_grad", "zip",
+    "transpose", "tuple", "unsqueeze", "Variable", "view", "warning", "zero_grad", "zip",
 })  # fmt: skip
 """Functions and methods whose result does not depend on autocast, whoever they belong to."""
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from amplint.findings import Fix
 from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
-from amplint.fixes.splice import Located, locate, place, splice
+from amplint.fixes.splice import Located, locate, order, place, splice
 from amplint.fixes.verify import verify
 from amplint.source.rewrite_lines import INDENTATION, Lines
 
@@ -32,7 +32,7 @@ def apply_round(text: str, fixes: Sequence[Fix]) -> tuple[str, list[Fix]]:
         if new is None or (fix.imports and not can(fix.imports)):
             continue
         for edit in new:
-            bisect.insort(taken, edit, key=place)
+            bisect.insort(taken, edit, key=order)
         applied.append(fix)
     return add_imports(splice(text, taken), [statement for fix in applied for statement in fix.imports]), applied
 

@@ -17,12 +17,20 @@ def place(edit: Located) -> tuple[int, int]:
     return edit[:2]
 
 
+def order(edit: Located) -> tuple[int, int, int, int]:
+    """The sort key of the edits of one fix: what ends a deeper block precedes what follows the block."""
+    start, end, content = edit
+    ends, begins = content.endswith(("\n", "\r")), content.startswith(("\n", "\r"))
+    depth = len(content.lstrip("\r\n")) - len(content.lstrip()) if start == end and (ends or begins) else 0
+    return start, end, -1 if ends else 1 if begins else 0, -depth
+
+
 def locate(lines: Lines, edits: Iterable[Edit]) -> list[Located]:
-    """The edits sorted by place, stable for equal places; duplicates are dropped.
+    """The edits sorted by place, stable for equal places but for whole lines; duplicates are dropped.
 
     Raises ValueError if one lies outside the text or two overlap.
     """
-    located = sorted(((*lines.range(edit.span), edit.content) for edit in dict.fromkeys(edits)), key=place)
+    located = sorted(((*lines.range(edit.span), edit.content) for edit in dict.fromkeys(edits)), key=order)
     for edit, following in itertools.pairwise(located):
         if following[0] < edit[1]:
             raise ValueError(f"edits overlap at {lines.position(following[0])}")

@@ -234,6 +234,8 @@ TINY_NUMBERS = regex(
     rb"\d(?:\.?[eE]-0?[5-9]| ?\*\* ?\(?-)|[eE]-\d\d|\.0000|float_info|\bpow\(\d+, ?-|\bexp\(-\d" + _LIMITS_OF_WIDE
 )
 INFINITIES = regex(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .{0,400}\binf\b")
+TO_FLOAT32 = "to_float32"
+"""The function, of codemods, that makes half tensors float32 wherever they stand in a value."""
 LIBRARIES_OF_ARRAYS = ("numpy", "sklearn", "scipy")
 """The libraries, by their modules, that make NumPy arrays of tensors."""
 SUMMARIES = frozenset(

@@ -11,7 +11,7 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, fact_values, in_place, operations_with
 from amplint.torchlib.methods import CASTS
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import HALF_DTYPES, TO_FLOAT32
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER, MODULE_OPS
 from amplint.torchlib.promotion import FLOATING
 from amplint.training.bindings import called_name, constructor, positional
@@ -149,7 +149,7 @@ class _Judge:
         owner, root = call.func.value if isinstance(call.func, cst.Attribute) else None, path.partition(".")[0]
         if root in _OF_LIBRARIES or name in BOOLEAN | INTEGER or name == "numpy":
             return Kind.OTHER
-        dtype = CASTS.get(name) or self._dtype(call)
+        dtype = "float32" if name == TO_FLOAT32 else CASTS.get(name) or self._dtype(call)
         if dtype is not None:
             return Kind.HALF if dtype in HALF_DTYPES else Kind.FLOAT32 if dtype in FLOATING else Kind.OTHER
         function = owner is None or root in self._source.imports

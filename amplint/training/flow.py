@@ -248,8 +248,11 @@ class Flow:
 
     def runs_model(self, node: cst.CSTNode, *, differentiably: bool = False) -> bool:
         """Whether `node` contains a forward pass, or a call that reaches one; if asked, with gradients."""
-        runs = (one for one in walk(node) if one in self._forwards or self._calls_one_of(one, self._running))
-        return any(not differentiably or not self._without_gradients(one) for one in runs)
+        return any(self.runs(one) and not (differentiably and self._without_gradients(one)) for one in walk(node))
+
+    def runs(self, call: cst.CSTNode) -> bool:
+        """Whether `call` is a forward pass, or a call that reaches one."""
+        return call in self._forwards or self._calls_one_of(call, self._running)
 
     def _without_gradients(self, call: cst.CSTNode) -> bool:
         return disables_gradients(self._script.source, call) or self._calls_without_gradients(call)

@@ -21,6 +21,7 @@ from amplint.torchlib.names import (
     LIBRARIES_OF_ARRAYS,
     LIBRARIES_WITHOUT_FLOAT16,
     SUMMARIES,
+    TO_FLOAT32,
     WRITERS_WITHOUT_BFLOAT16,
 )
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER, words
@@ -48,7 +49,7 @@ _NOTHING: Mapping[cst.FunctionDef, Set[str]] = MappingProxyType({})
 _ROUNDS = 6
 """The limit of passes over the functions, each of which follows values through one more call."""
 _WIDENING = {name for name, dtype in CASTS.items() if dtype not in HALF_DTYPES} | words(
-    "numpy item tolist len size str format type decode batch_decode is_tensor isinstance hasattr range"
+    f"{TO_FLOAT32} numpy item tolist len size str format type decode batch_decode is_tensor isinstance hasattr range"
 )
 """Functions and methods whose result is no half tensor, nor an array of one."""
 _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin"})
@@ -115,7 +116,7 @@ class Halves:
         self._functions: dict[str, list[cst.FunctionDef]] = {}
         for chunk in source.chunks:
             self._models |= {path for path, kind in kinds(chunk.module).items() if kind == MODEL}
-            for function in every(chunk.module, cst.FunctionDef):
+            for function in every(chunk.module, cst.FunctionDef) if chunk.name != TO_FLOAT32 else ():
                 self._functions.setdefault(function.name.value, []).append(function)
             for one in every(chunk.module, cst.Assign):
                 made = called_name(constructor(one.value))
@@ -152,7 +153,10 @@ class Halves:
         """Whether what a finding assumes to be half can be so, as far as the regions of the file make it."""
         if not self._regions or finding.severity > Severity.INFO or finding.name not in ABOUT_HALF:
             return True
-        return self._reach_call(finding.span) if finding.elsewhere is not None else self.reaches(finding.span)
+        if finding.elsewhere is not None:
+            return self._reach_call(finding.span)
+        places = (finding.span, *(note.span for note in finding.notes if not note.filename))
+        return self.reaches(next((one for one in places if self._at(one)[1] in self._before), finding.span))
 
     def reaches(self, span: Span) -> bool:
         """Whether what stands at `span` can meet a half value: an expression, or else its whole statement."""

@@ -9,7 +9,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import operations_with
-from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16
+from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16, TO_FLOAT32
 from amplint.torchlib.policy import BANNED, FLOAT32, treatment
 from amplint.training import coarse, sigmoids
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
@@ -383,10 +383,18 @@ def _forwards_of(gradient: cst.Call, chunk: Chunk) -> tuple[list[cst.Call], set[
     forwards, inputs = list[cst.Call](), set[str | None]()
     for home, names in places:
         for one in every(home, cst.Assign):
-            if names["outputs"] in bound_paths(one) and isinstance(one.value, cst.Call):
-                forwards.append(one.value)
+            made = _uncast(one.value)
+            if names["outputs"] in bound_paths(one) and isinstance(made, cst.Call):
+                forwards.append(made)
                 inputs.add(names["inputs"])
     return forwards, inputs
+
+
+def _uncast(value: cst.BaseExpression) -> cst.BaseExpression:
+    """`value` without a cast to float32 around it."""
+    if isinstance(value, cst.Call) and called_name(value) == "float" and isinstance(value.func, cst.Attribute):
+        return value.func.value
+    return value.args[0].value if isinstance(value, cst.Call) and called_name(value) == TO_FLOAT32 else value
 
 
 def _products_behind(values: Sequence[cst.CSTNode], source: Source) -> list[cst.CSTNode]:

@@ -60,7 +60,7 @@ class BceInAutocast(Rule):
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:
         devices = (event.region.devices if event.region is not None else None) or ()
-        if (event.assumed and event.op in BANNED) or any(
+        if (event.assumed and event.calls and event.op in BANNED) or any(
             event.op in treatment().banned.get(device, ()) for device in devices
         ):
             notes = [(event.region_with, "the region begins here")] if event.region_with is not None else []

@@ -183,18 +183,15 @@ def test_the_options_of_mixed_precision(amplint: Command, script: Path) -> None:
 
 
 def test_what_a_person_has_to_look_at_comes_last(amplint: Command, script: Path) -> None:
-    text = FLOAT32.replace("import torch\n", "import torch\nfrom pytorch_msssim import ssim\n", 1)
-    text = text.replace(
-        "    model(x).mean().backward()", "    out = model(x)\n    loss = ssim(out, x)\n    loss.backward()"
-    )
+    text = FLOAT32.replace("model = ", "torch.autograd.set_detect_anomaly(True)\nmodel = ", 1)
     script.write_text(text, encoding="utf-8")
     other = FLOAT32.replace("optimizer.step()", "optimizer.step(lambda: 0)")
     script.with_name("other.py").write_text(other, encoding="utf-8")
     ran = amplint("convert", "--to", "amp", ".")
     done, check, nowhere, refused, summary = ran.err.splitlines()
     assert "check: nothing here moves to CUDA" in nowhere
-    assert done.startswith("train.py: make or hand on the scaler, run the forward pass")
+    assert done.startswith("train.py: give the loss a variable, make or hand on the scaler, run the forward pass")
     assert check.startswith("train.py:")
-    assert ": check: ssim() can be given half tensors here" in check
+    assert ": check: anomaly mode raises for the infinite gradients of an overflow" in check
     assert refused.startswith("other.py:13: refused: the optimizer runs a closure")
     assert summary == "1 file would be converted, 1 file refused, 2 places to check."

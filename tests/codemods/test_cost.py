@@ -33,14 +33,14 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return texts
 
 
-def test_the_original_is_interpreted_once_and_the_result_with_known_and_with_half_outputs(
+def test_the_original_is_interpreted_once_and_the_result_with_known_and_half_outputs_and_for_casts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     original = f"# once\n{LOOP}"
     texts = count(monkeypatch)
     found = convert(original, HALF)
     assert found.done
-    assert texts == {original: 1, found.text: 2}
+    assert texts == {original: 1, found.text: 3}
 
 
 def test_the_original_is_interpreted_once_for_all_wishes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,17 +204,16 @@ EVALUATED = """
 
 
 @pytest.mark.parametrize(
-    ("second", "body", "joined"),
-    [
-        ("else:", "out = model(y[:1])", True),
-        ("elif len(y):", "out = model(y[:1])", False),
-        ("else:", "out = y", False),
-    ],
+    ("second", "body"),
+    [("else:", "out = model(y[:1])"), ("elif len(y):", "out = model(y[:1])"), ("else:", "out = y")],
 )
-def test_branches_that_all_run_the_model_share_a_region(second: str, body: str, joined: bool) -> None:
+def test_branches_that_run_the_model_have_regions(second: str, body: str) -> None:
     text = _converted(EVALUATED.format(second=second, body=body)).text
-    header = '    with torch.autocast(device_type="cuda", dtype=torch.float16):\n        if len(y) > 1:\n'
-    assert (header in text) is joined
+    header = 'with torch.autocast(device_type="cuda", dtype=torch.float16):'
+    assert [f"        {header}\n            out = model(y{which}).float()\n" in text for which in ("", "[:1]")] == [
+        True,
+        body != "out = y",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -360,10 +359,8 @@ def test_casts_that_autocast_undoes_count_against_a_conversion(cast: str, undone
     assert ("disabled-region-keeps-half" in names) is undone
 
 
-@pytest.mark.parametrize(
-    ("values", "cast"), [("[out, x]", True), ("[x, out.float()]", False), ("[x, out.argmax(1)]", False)]
-)
-def test_a_lambda_that_map_calls_gets_the_values_of_its_lists(values: str, cast: bool) -> None:
+@pytest.mark.parametrize("values", ["[out, x]", "[x, out.float()]", "[x, out.argmax(1)]"])
+def test_a_lambda_that_map_calls_gets_the_values_of_its_lists(values: str) -> None:
     text = f"""
         import torch
 
@@ -378,7 +375,10 @@ def test_a_lambda_that_map_calls_gets_the_values_of_its_lists(values: str, cast:
                 optimizer.step()
                 list(map(lambda one, into: into.append(one.detach().cpu().numpy()), {values}, kept))
     """
-    assert ("into.append(one.detach().cpu().float().numpy())" in _converted(text, "bfloat16").text) is cast
+    converted = _converted(text, "bfloat16")
+    assert "out = model(x.cuda()).float()" in converted.text
+    assert "into.append(one.detach().cpu().numpy())" in converted.text
+    assert converted.left == ()
 
 
 ENDLESS = """
@@ -571,7 +571,7 @@ def test_what_another_function_hands_on_is_float32() -> None:
     assert "out = model(x).float()" in _converted(text).text
 
 
-def test_positions_that_are_sampled_at_are_named() -> None:
+def test_positions_that_are_sampled_at_are_float32() -> None:
     text = """
         import torch
         from torch import nn
@@ -586,8 +586,9 @@ def test_positions_that_are_sampled_at_are_named() -> None:
             loss.backward()
             optimizer.step()
     """
-    assert ["use a float32 grid" in one.text for one in _converted(text.replace("{cast}", "")).left] == [True]
-    assert _converted(text.replace("{cast}", ".float()")).left == ()
+    for cast in ("", ".float()"):
+        conversion = _converted(text.replace("{cast}", cast))
+        assert ("flow = model(x).float()" in conversion.text, conversion.left) == (not cast, ())
 
 
 def test_a_method_of_a_parameter_may_give_the_loss() -> None:
@@ -650,4 +651,4 @@ def test_models_may_belong_to_a_base_class_in_another_file(tmp_path: Path) -> No
     (tmp_path / "base.py").write_text(textwrap.dedent(base))
     conversion = convert(textwrap.dedent(text), Wish(to="amp", dtype="bfloat16"), str(tmp_path / "train.py"))
     assert conversion.refused == ()
-    assert "            self.output = self.net(x.cuda())" in conversion.text
+    assert "            self.output = to_float32(self.net(x.cuda()))" in conversion.text

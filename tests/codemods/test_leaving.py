@@ -84,10 +84,11 @@ def adapt(src_encoder, tgt_encoder, critic, criterion, optimizer, batches):
 """
 
 
-def test_a_model_that_another_function_runs_on_half_gets_a_region() -> None:
-    """It computes in float32 otherwise, on a half argument that need not be the first."""
+def test_a_model_that_another_function_runs_on_an_output_gets_a_region() -> None:
+    """It stands in that function, whose caller has none."""
     text = convert(SHOWN, Wish(to="amp", dtype="bfloat16")).text
-    assert f"            {ON}\n                self.show(net, noise, code.detach())\n" in text
+    assert f"        {ON}\n            images = net(noise, code).float()\n" in text
+    assert "            self.optimizer.step()\n            self.show(net, noise, code.detach())\n" in text
 
 
 def test_what_a_memory_gives_carries_no_gradient() -> None:
@@ -207,7 +208,8 @@ def test_arrays_in_a_comprehension_are_float32_for_opencv() -> None:
         "\n\ndef track(model, x):\n    with torch.no_grad():\n        found = model(x, x)\n"
         "    found = found.cpu().numpy()\n    return [cv2.resize(one, (8, 8)) for one in found]\n"
     )
-    assert "found.cpu().float().numpy()" in convert(text, Wish(to="amp")).text
+    converted = convert(text, Wish(to="amp")).text
+    assert "        found = to_float32(model(x, x))\n    found = found.cpu().numpy()\n" in converted
 
 
 @pytest.mark.parametrize(

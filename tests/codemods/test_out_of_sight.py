@@ -196,9 +196,11 @@ def test_a_loss_of_an_object_that_is_handed_the_model(tmp_path: Path, how: str, 
     text = LOOP.replace("LOSSES", how)
     (tmp_path / "others.py").write_text(DIFFUSION, encoding="utf-8")
     found = convert(text, Wish(to="amp", device="cpu", dtype=dtype), str(tmp_path / "program.py"))
-    call = how.splitlines()[-1].strip()
     header = f'with torch.autocast(device_type="cpu", dtype=torch.{dtype}):'
-    expected = f'            {header}\n                {call}\n                loss = losses["loss"].mean()\n'
+    body = how.splitlines()[-1].strip() + '\n                loss = losses["loss"].mean()\n'
+    if how == DIRECT:
+        body = "losses = to_float32(self.diffusion.training_losses(self.model, micro, t))\n            loss = "
+    expected = f"            {header}\n                {body}"
     assert (found.refused, expected in found.text) == ((), True)
     assert run(tmp_path, found.text, DIFFUSION) == pytest.approx(run(tmp_path, text, DIFFUSION), rel=0.02)
 
@@ -304,8 +306,9 @@ def test_the_construction_of_a_module_that_takes_a_model_runs_nothing() -> None:
     conversion = convert(MODULES, Wish(to="amp", dtype="bfloat16"))
     assert conversion.refused == ()
     assert conversion.text.count("torch.autocast(") == 1
-    assert "bfloat16):\n            losses, generated = full(x)\n            loss = sum(" in conversion.text
-    assert [remark.row for remark in conversion.left] == [13]
+    assert "bfloat16):\n            losses, generated = to_float32(full(x))\n        loss = sum(" in conversion.text
+    row = 1 + next(at for at, one in enumerate(conversion.text.splitlines()) if "full(x)" in one)
+    assert [remark.row for remark in conversion.left] == [row]
 
 
 HELPER = """def get_numpy(tensor):

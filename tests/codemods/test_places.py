@@ -234,7 +234,7 @@ def smooth(net, x):
         ("loss + 0.1 * orthogonal(net=model)", True),
         ("loss + sum((one @ one.t()).sum() for one in model.parameters())", True),
         ("loss + smooth(model, x)", False),
-        ("loss + (out @ orthogonal(model)).mean()", False),
+        ("loss + (out @ orthogonal(model)).mean()", True),
     ],
 )
 def test_what_is_computed_of_weights_alone_stays_in_float32(tmp_path: Path, penalty: str, apart: bool) -> None:
@@ -269,16 +269,16 @@ def embed(batches):
 @pytest.mark.parametrize(
     ("made", "put", "becomes"),
     [
-        ("np.zeros([4, 4])", "found[i] = model(x).cpu()", "found[i] = model(x).cpu().float()"),
-        ("np.zeros([4, 4])", "found[i] = model(x).cpu().tolist()", "found[i] = model(x).cpu().tolist()"),
-        ("torch.zeros(4, 4)", "found[i] = model(x).cpu()", "found[i] = model(x).cpu()"),
+        ("np.zeros([4, 4])", "found[i] = model(x).cpu()", "found[i] = model(x).float().cpu()"),
+        ("np.zeros([4, 4])", "found[i] = model(x).cpu().tolist()", "found[i] = model(x).float().cpu().tolist()"),
+        ("torch.zeros(4, 4)", "found[i] = model(x).cpu()", "found[i] = model(x).float().cpu()"),
     ],
     ids=["array", "numbers", "tensor"],
 )
 def test_elements_of_arrays_are_put_in_float32(made: str, put: str, becomes: str) -> None:
     text = EVALUATED.format(made=made, put=put)
-    assert f"{becomes}\n" in _converted(text, "bfloat16")
-    assert f"{put}\n" in _converted(text, "float16")
+    for dtype in ("bfloat16", "float16"):
+        assert f"{becomes}\n" in _converted(text, dtype)
 
 
 MEASURED = """import torch
@@ -323,10 +323,11 @@ def test_gradients_in_a_function_that_nothing_calls_are_named() -> None:
     assert "self.scaler.unscale_(self.optimizer)\n        print(" in called.text
 
 
-def test_losses_of_a_dictionary_are_computed_in_a_region_in_evaluation() -> None:
+def test_losses_of_a_dictionary_are_given_float32_in_training_and_evaluation() -> None:
     text = _converted(MEASURED.format(measure="pass"))
-    header = '            with torch.autocast(device_type="cuda", dtype=torch.float16):\n'
-    assert f'{header}                total += self.criterion["ce"](one, label)\n' in text
+    call = "            out = to_float32(self.model(x.cuda()))\n"
+    assert f'{call}        loss = self.criterion["ce"](out, y.cuda())\n' in text
+    assert f"{call}        total = 0\n" in text
 
 
 PACKAGED = """import torch
@@ -344,13 +345,15 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
 """
 
 
-def test_a_folder_without_init_is_no_other_library(tmp_path: Path) -> None:
+def test_losses_of_folders_and_of_other_libraries_get_float32(tmp_path: Path) -> None:
     (tmp_path / "helpers").mkdir()
     code = "import torch\n\n\ndef close(out, y):\n    return torch.nn.functional.mse_loss(out, y)\n"
     (tmp_path / "helpers" / "losses.py").write_text(code, encoding="utf-8")
-    for package, told in (("helpers", False), ("others", True)):
-        left = convert(PACKAGED.format(package=package), Wish(to="amp"), str(tmp_path / "train.py")).left
-        assert any("can be given half tensors" in remark.text for remark in left) is told
+    for package in ("helpers", "others"):
+        conversion = convert(PACKAGED.format(package=package), Wish(to="amp"), str(tmp_path / "train.py"))
+        call = f"        out = to_float32(model(x))\n    loss = {package}.losses.close(out, y)\n"
+        assert call in conversion.text
+        assert conversion.left == ()
 
 
 SAVED = """import torch

@@ -177,7 +177,7 @@ def test_a_key_is_no_closure() -> None:
     assert refused == (Remark(10, "the optimizer is stepped with a key, as no optimizer of PyTorch is"),)
     conversion = convert(KEYED, Wish(to="amp", dtype="bfloat16"))
     assert conversion.refused == ()
-    assert "dtype=torch.bfloat16):\n        loss = model(x).mean()\n" in conversion.text
+    assert "dtype=torch.bfloat16):\n        loss = model(x).float().mean()\n" in conversion.text
 
 
 @pytest.mark.parametrize("given", ["None", "closure=None"])

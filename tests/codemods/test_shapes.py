@@ -57,17 +57,17 @@ def _regions(text: str) -> list[str]:
             "import nets\nnet = nets.build()\nfor x in data:\n    net(x)\n    loss = net.loss\n" + STEP,
             "net(x)\nloss = net.loss",
         ),
-        ("for x in data:\n    loss = -net.log_prob(x).mean()\n" + STEP, "loss = -net.log_prob(x).mean()"),
+        ("for x in data:\n    loss = -net.log_prob(x).mean()\n" + STEP, "loss = -net.log_prob(x).float().mean()"),
         (
             "for x in data:\n    a = net(x).mean()\n    b = net(x).sum()\n    print(x)\n    print(b)\n    print(a)\n"
             "    loss = a + 3 * b\n    loss /= 2\n" + STEP,
-            "a = net(x).mean()\nb = net(x).sum()",
+            "a = net(x).float().mean()\nb = net(x).float().sum()",
         ),
         (
             "kept = []\nfor i, x in enumerate(data):\n    seen = net(x).detach()\n    kept.append(seen)\n"
             "for i, x in enumerate(data):\n    seen = net(x)\n    loss = seen.mean()\n    for i in range(2):\n"
             "        loss = loss + seen[i].sum()\n" + STEP,
-            "seen = net(x)\nloss = seen.mean()\nfor i in range(2):\n    loss = loss + seen[i].sum()",
+            "seen = net(x).float()",
         ),
     ],
     ids=["gradient given", "loss of the model", "method", "arithmetic", "names of loops"],
@@ -126,7 +126,7 @@ class Trainer(Base):
 
 
 def test_a_derived_class_runs_the_model() -> None:
-    assert _regions(_converted(DERIVED).text) == ["loss = self._loss(x.cuda())"]
+    assert _regions(_converted(DERIVED).text) == ["return self.model(x).float().mean()"]
 
 
 DECAY = "def decay(it):\n    it.param_groups[0]['lr'] *= 0.9\n    return it\n\n\n"
@@ -304,8 +304,9 @@ show()
 @pytest.mark.parametrize("wish", [FLOAT16, BFLOAT16])
 def test_a_branch_that_the_file_never_takes_is_converted_too(wish: Wish) -> None:
     text = _converted(HEAD + LOOP + EVALUATION, wish).text
-    assert any("net(data[0])" in region and "net(data[1])" in region for region in _regions(text))
-    assert "return sample.data.float().numpy()" in text
+    regions = _regions(text)
+    assert [f"sample = net(data[{which}]).float().cpu()" in regions for which in (0, 1)] == [True, True]
+    assert "return sample.data.numpy()" in text
 
 
 DISTILLED = """import torch
@@ -348,9 +349,12 @@ test(x, "plain")
 """
 
 
-def test_losses_of_several_branches_share_a_region() -> None:
-    whole = 'if mode == "plain":\n    loss = distil(out, goal)\nelif mode == "twice":\n    loss = 2 * distil(out, goal)'
-    assert whole in _regions(_converted(DISTILLED).text)
+def test_losses_of_several_branches_get_what_models_give_in_a_region_above_them() -> None:
+    text = _converted(DISTILLED).text
+    header = "with torch.no_grad(), torch.autocast("
+    outputs = "        out = net(x).float()\n        goal = teach(x).float()\n"
+    assert f'    {header}device_type="cuda", dtype=torch.float16):\n{outputs}' in text
+    assert "out = net(x)\ngoal = teach(x)\nloss = distil(out, goal)" in _regions(text)
 
 
 IMPORTED = """def show(flow, size):
@@ -366,7 +370,7 @@ def count(flow):
     ("forward", "call", "written"),
     [
         ("out = net(x)", "show(2 * out[0], 3)", "out = net(x).float()"),
-        ("out = net(x)", "count(out)", "out = net(x)"),
+        ("out = net(x)", "count(out)", "out = net(x).float()"),
         ("out, found = net(x)", "show(found, 3)", "show(found, 3)"),
     ],
     ids=["array", "size", "may be whole numbers"],
@@ -466,7 +470,7 @@ main()
 
 @pytest.mark.parametrize("made", ["build(Net)", "Net()", "torch.nn.DataParallel(Net())"])
 def test_the_construction_of_a_model_stays_outside(made: str) -> None:
-    assert _regions(_converted(BUILT.replace("build(Net)", made)).text) == ["loss = net(x).mean()"]
+    assert _regions(_converted(BUILT.replace("build(Net)", made)).text) == ["loss = net(x).float().mean()"]
 
 
 WRAPPED = """class Solver:
@@ -487,7 +491,7 @@ WRAPPED = """class Solver:
 def test_an_optimizer_that_can_do_more_than_those_of_pytorch_is_refused() -> None:
     (refused,) = convert(WRAPPED, FLOAT16).refused
     assert (refused.row, refused.text.partition(" is ")[0]) == (12, "self.optimizer.set_visdom()")
-    assert _regions(_converted(WRAPPED, BFLOAT16).text) == ["loss = self.model(x.cuda()).mean()"]
+    assert _regions(_converted(WRAPPED, BFLOAT16).text) == ["loss = self.model(x.cuda()).float().mean()"]
 
 
 PLANNED = """
@@ -509,7 +513,7 @@ def test_a_module_that_takes_half_joins_the_region(tmp_path: Path) -> None:
     (tmp_path / "planner.py").write_text(module, encoding="utf-8")
     head = HEAD.replace("import torch\n", "import torch\nfrom planner import Planner\n", 1) + "planner = Planner()\n"
     text = _converted(head + LOOP + PLANNED, FLOAT16, str(tmp_path / "train.py")).text
-    assert any("action = planner(belief)" in region for region in _regions(text))
+    assert any("action = to_float32(planner(belief))" in region for region in _regions(text))
 
 
 @pytest.mark.parametrize(
@@ -550,19 +554,15 @@ for x in [torch.ones(2, 4).cuda()]:
 def test_what_may_be_half_for_numpy_is_cast() -> None:
     conversion = _converted(SHOWN, BFLOAT16)
     assert conversion.left == ()
-    assert ".data.float().numpy()" in conversion.text
+    assert "out, seen = to_float32(net(x))" in conversion.text
     assert _converted(SHOWN).left == ()
 
 
-def test_a_loss_of_probabilities_may_cast_its_target() -> None:
+def test_a_loss_of_probabilities_behind_the_region_gets_float32() -> None:
     text = HEAD.replace("nn.Linear", "nets.build").replace("import torch\n", "import torch\nimport nets\n", 1)
     loop = "criterion = nn.BCELoss()\nfor x in data:\n    loss = criterion(net(x), x.float())\n" + STEP
-    assert (
-        'with torch.autocast("cuda", enabled=False):'
-        in _converted(
-            text + loop.replace("criterion(net(x)", "criterion(y").replace("    loss =", "    y = net(x)\n    loss =")
-        ).text
-    )
+    loop = loop.replace("criterion(net(x)", "criterion(y").replace("    loss =", "    y = net(x)\n    loss =")
+    assert _regions(_converted(text + loop).text) == ["y = net(x).float()"]
 
 
 HELPER = """import torch as th
@@ -608,7 +608,7 @@ def test_a_class_of_a_module_with_the_name_of_the_model_is_made_outside() -> Non
     head = HEAD.replace("import torch\n", "import torch\nimport net\n", 1).replace(
         "nn.Linear(4, 3)", "net.Ranker(4, 3)"
     )
-    assert _regions(_converted(head + LOOP).text) == ["loss = net(x).mean()"]
+    assert _regions(_converted(head + LOOP).text) == ["loss = net(x).float().mean()"]
 
 
 def test_outputs_with_keys_are_no_tensors() -> None:

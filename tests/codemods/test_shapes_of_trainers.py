@@ -144,12 +144,12 @@ def test_what_functions_of_other_files_return_tells_whether_it_is_half(tmp_path:
     assert not any("NumPy" in one.text for one in _converted(tmp_path, text, "bfloat16", tools=TOOLS).left)
 
 
-def test_arrays_of_a_dictionary_are_named_in_another_file(tmp_path: Path) -> None:
+def test_a_dictionary_of_outputs_is_float32_for_arrays_in_another_file(tmp_path: Path) -> None:
     after = "    with torch.no_grad():\n        results = net(x)\n    parse(results)\n"
     text = _script("sum(net(x).values())", net="build()", imports="from tools import build, parse\n", after=after)
     conversion = _converted(tmp_path, text, "bfloat16", tools=TOOLS)
-    assert conversion.others == ()
-    assert any("tools.py:13: " in one.text for one in conversion.left)
+    assert (conversion.others, conversion.left) == ((), ())
+    assert "        results = to_float32(net(x))\n    parse(results)\n" in conversion.text
 
 
 def test_labels_in_a_dictionary_of_results_are_not_half() -> None:
@@ -233,8 +233,10 @@ def test_sparse_products_of_the_file_itself_are_computed_in_float32(tmp_path: Pa
 
 
 def test_a_product_that_leaves_the_loss_in_half_is_computed_in_float32(tmp_path: Path) -> None:
-    losses = "import torch\n\n\ndef ratio(out, y):\n    return 0 - torch.einsum('ij,ij->', [out, y])\n"
-    text = _script("ratio(net(x), y)", imports="from losses import ratio\n")
+    losses = (
+        "import torch\n\n\ndef ratio(net, x, y):\n    out = net(x)\n    return 0 - torch.einsum('ij,ij->', [out, y])\n"
+    )
+    text = _script("ratio(net, x, y)", imports="from losses import ratio\n")
     conversion = _converted(tmp_path, text, losses=losses)
     assert "[out.float(), y.float()]" in _others(conversion)
     assert not any("product" in one.text for one in conversion.left)
@@ -402,7 +404,10 @@ def train(net, optimizer, loader):
 
 
 def test_the_forward_pass_of_a_penalty_on_a_sum_is_computed_in_float32(tmp_path: Path) -> None:
-    assert "net(y.float())" in _converted(tmp_path, PENALTY).text
+    conversion = _converted(tmp_path, PENALTY)
+    assert "\n        scores, _ = net(y)\n" in conversion.text
+    assert "0.5 * to_float32(net(x))[0].data, requires_grad=True)" in conversion.text
+    assert not any("in float32" in one.text for one in conversion.left)
 
 
 def test_a_loss_in_a_variable_is_computed_in_float32(tmp_path: Path) -> None:

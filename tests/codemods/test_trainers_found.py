@@ -190,15 +190,15 @@ def test_a_loss_of_several_rounds_is_followed_through_its_loop() -> None:
     """What is differentiated in one round was computed in those before."""
     converted = convert(LOOP, Wish(to="amp"))
     assert converted.refused == ()
-    assert f"    {REGION}        out = net(x)\n" in converted.text
-    assert f"        {REGION}            part = nn.functional.mse_loss(out, y)\n" in converted.text
+    assert f"    {REGION}        out = net(x).float()\n" in converted.text
+    assert "    if i % 2:\n        part = nn.functional.mse_loss(out, y)\n" in converted.text
     assert "        scaler.scale(loss).backward()\n" in converted.text
 
 
 def test_what_an_object_keeps_of_its_constructor_is_a_model_where_its_loss_comes_of_it() -> None:
     converted = convert(KEPT, Wish(to="amp"))
     assert converted.refused == ()
-    body = "                made, first, second = self.process(x, y)\n                loss = self.loss("
+    body = "                made, first, second = to_float32(self.process(x, y))\n            loss = self.loss("
     assert f"            {REGION}{body}" in converted.text
 
 
@@ -206,7 +206,7 @@ def test_a_function_that_is_handed_over_trains() -> None:
     """Nothing else in the file runs it."""
     converted = convert(HANDED_OVER, Wish(to="amp"))
     assert converted.refused == ()
-    assert f"        {REGION}            likelihood = " in converted.text
+    assert f"        {REGION}            output = net(x).float()\n        likelihood = " in converted.text
     assert "        scaler.scale(loss).backward()\n" in converted.text
 
 
@@ -238,10 +238,10 @@ def test_models_among_which_a_setting_chooses_are_read(tmp_path: Path) -> None:
 
 
 def test_kernels_get_float32_behind_regions(tmp_path: Path) -> None:
-    """There no decorator casts what they are given."""
+    """There no decorator casts what they are given; the output is cast."""
     (tmp_path / "metric.py").write_text(METRIC, encoding="utf-8")
     converted = convert(EVALUATED, Wish(to="amp"), str(tmp_path / "train.py"))
-    assert "print(out.mean(), far(out.float(), y).item())" in converted.text
+    assert "        out = net(x).float()\n    print(out.mean(), far(out, y).item())\n" in converted.text
 
 
 def test_numbers_that_an_object_returns_are_no_tensors() -> None:

@@ -152,7 +152,7 @@ def test_a_backward_pass_behind_a_setting_that_is_off_is_scaled(tmp_path: Path) 
 def test_headlines_in_strings_stay_where_they_are(tmp_path: Path) -> None:
     lines = [one.strip() for one in _converted(tmp_path, SETTINGS, "bfloat16").text.splitlines()]
     at = lines.index('""" The losses """')
-    assert (lines[at - 1], lines[at + 1]) == ("out = self.net(x)", "loss = out.pow(2).mean()")
+    assert (lines[at - 1], lines[at + 1]) == ("out = self.net(x).float()", "loss = out.pow(2).mean()")
 
 
 LOOP = """import torch
@@ -185,16 +185,17 @@ def test_what_a_meter_is_told_of_numbers_moves_below_the_region(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("asked", "cast"), [("tuple", False), ("nn.Module", True)])
-def test_what_may_be_a_tuple_is_not_cast(tmp_path: Path, asked: str, *, cast: bool) -> None:
+def test_what_may_be_a_tuple_is_cast_by_a_function(tmp_path: Path, asked: str, *, cast: bool) -> None:
     behind = f"print(out.mean() if not isinstance(out, {asked}) else 0)\n    show(out)"
-    text = _converted(tmp_path, _loop(imports="from plots import show", behind=behind), "bfloat16").text
-    assert ("out = net(x).float()" in text) is cast
+    text = _loop(imports="from plots import made, show", net="made()", behind=behind)
+    text = _converted(tmp_path, text.replace("(out - y)", "(y - out)"), "bfloat16").text
+    assert f"out = {'net(x).float()' if cast else 'to_float32(net(x))'}\n" in text
 
 
 def test_what_code_out_of_sight_is_given_leaves_the_region_in_float32(tmp_path: Path) -> None:
     text = _loop(imports="from plots import show", behind="show(out[0])")
-    assert "out = net(x).float()" in _converted(tmp_path, text, "bfloat16").text
-    assert "out = net(x)\n" in _converted(tmp_path, text).text
+    for dtype in ("float16", "bfloat16"):
+        assert "out = net(x).float()" in _converted(tmp_path, text, dtype).text
 
 
 WINDOWS = """import torch
@@ -253,7 +254,8 @@ def select(name, settings):
 
 def test_a_method_that_a_constructor_chooses_runs_in_the_region(tmp_path: Path) -> None:
     stored = SAMPLER.replace('self.near if method == "near" else self.any', "self.near")
-    text = _loop(imports="from losses import select", made='criterion, _ = select("a", {})', loss="criterion(out, y)")
+    stored = stored.replace("out, y):", "net, x):").replace("self.sampler(out)", "self.sampler(net(x))")
+    text = _loop(imports="from losses import select", made='criterion, _ = select("a", {})', loss="criterion(net, x)")
     conversion = _converted(tmp_path, text, losses=stored)
     (other,) = conversion.others
     assert b"product = torch.mm(batch.float(), batch.t().float())" in other.after
@@ -551,10 +553,11 @@ def test_a_round_that_leaves_behind_unscaled_gradients_updates_the_scaler(tmp_pa
     assert "    scaler.step(optimizer)\n    scaler.update()\n    return loss.item()\n" in text
 
 
-def test_what_replicas_return_is_a_list_that_is_not_cast(tmp_path: Path) -> None:
+def test_what_replicas_return_is_a_list_that_a_function_casts(tmp_path: Path) -> None:
     imports = "from torch.nn.parallel.scatter_gather import gather\nfrom plots import show"
-    text = _loop(imports=imports, behind="whole = gather(out, 0) if many else out.mean()\n    show(out)")
-    assert "out = net(x)\n" in _converted(tmp_path, text, "bfloat16").text
+    behind = "whole = gather(out, 0) if many else out.mean()\n    show(out)"
+    text = _loop(imports=f"{imports}, made", net="made()", behind=behind)
+    assert "out = to_float32(net(x))\n" in _converted(tmp_path, text, "bfloat16").text
 
 
 MATCHING = """import torch
@@ -615,7 +618,8 @@ def train(model, loader, criterion, optimizer):
 
 def test_what_a_criterion_returns_of_its_model_is_cast_for_numpy(tmp_path: Path) -> None:
     text = _converted(tmp_path, CRITERION, "bfloat16").text
-    assert "out.data.cpu().float().numpy()" in text
+    assert "            loss, out = to_float32(criterion(model, x, y))\n" in text
+    assert "np.argmax(out.data.cpu().numpy(), axis=1)" in text
 
 
 ELSEWHERE = """import torch

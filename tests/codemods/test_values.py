@@ -80,12 +80,13 @@ def test_classes_that_a_returned_distribution_draws_stay_whole(taken: str, body:
 
 
 @pytest.mark.parametrize("kind", ["Bernoulli", "OneHotCategorical"])
-def test_floats_that_a_returned_distribution_draws_are_cast_for_numpy(kind: str) -> None:
+def test_floats_that_a_returned_distribution_draws_are_float32_for_numpy(kind: str) -> None:
     loss = LOOKS_UP.format(taken="sample()").replace("table[action.numpy()]", "action.numpy().mean(1)")
     body = f"return {kind}(torch.softmax(self.layer(x), dim=1)), x"
     loss = loss.replace("(dist.log_prob(action) * reward)", "(dist.log_prob(action).view(16, -1).sum(1) * reward)")
     conversion = _converted(_script(body, loss))
-    assert "action.float().numpy().mean(1)" in conversion.text
+    assert "dist, _ = to_float32(model(x))" in conversion.text
+    assert "action.numpy().mean(1)" in conversion.text
     _run(conversion.text)
 
 
@@ -119,7 +120,8 @@ def test_classes_that_a_policy_of_another_file_draws_stay_whole(tmp_path: Path) 
     policy = _script("return Categorical(torch.softmax(self.layer(x), dim=1)), self.layer(x)")
     (tmp_path / "policy.py").write_text(policy.partition("\n\n\ntorch.manual_seed")[0] + "\n", encoding="utf-8")
     text = _converted(BRAIN, path=str(tmp_path / "brain.py")).text
-    assert "return action.cpu().numpy(), value.cpu().float().numpy()" in text
+    assert "dist, value = to_float32(self.policy(x))" in text
+    assert "value.__dict__.update(to_float32(value.__dict__))" in text
 
 
 FILLED = {

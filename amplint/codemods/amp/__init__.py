@@ -12,7 +12,7 @@ from amplint.codemods.flags import Flag
 from amplint.codemods.logits import to_logits
 from amplint.codemods.options import SWITCH
 from amplint.codemods.rows import row_edited
-from amplint.codemods.writers.gathering import assign_argument, assign_losses, separate_regions
+from amplint.codemods.writers.gathering import assign_argument, assign_losses, assign_outputs, separate_regions
 from amplint.codemods.writers.protocol import Protocol
 from amplint.codemods.writers.regions import Regions
 from amplint.findings import Fix
@@ -83,10 +83,10 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return Plan((moved,))
     flow = Flow(script, observed)
     try:
-        regions = Regions(script, observed, flow)
+        regions = Regions(script, observed, flow, exits=True)
     except PassedForward as refusal:
         return Plan((assign_argument(script, refusal),))
-    moved = separate_regions(script, flow, regions)
+    moved = assign_outputs(script, regions) or separate_regions(script, flow, regions)
     if moved is not None:
         return Plan((moved,))
     flag = Flag(script, observed.calls, SWITCH) if wish.add_flag else None
@@ -130,6 +130,9 @@ def _planned(script: Script, wish: Wish) -> Plan:
         *(flag.imports if flag is not None else ()),
         *policies.imports,
     )
+    if regions.exits is not None:
+        edits += regions.exits.edits(edits, imports, torch)
+        imports = (*imports, *regions.exits.imports)
     fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
     new, _ = apply_round(script.text, [fix])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from amplint.codemods.writers.regions import Regions
+from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
@@ -12,6 +13,7 @@ from amplint.source.tree import every, walk
 from amplint.training.bindings import bound_paths, called_name, changed, paths
 from amplint.training.flow import EXITS, Flow
 from amplint.training.observed import Observed, disables_gradients
+from amplint.training.operands import constructors
 from amplint.training.script import Script
 from amplint.training.surroundings import whole_program
 
@@ -160,7 +162,10 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
         name, targets = dotted(call.func), observed.calls.targets(call)
         runs = name in models or (call in observed.forwards and (name in trained or _are_forward(targets)))
         home, statement = script.function_of(call), script.statement_of(call)
-        if not runs or name in reported or call in inside or home in called:
+        made = constructors(script.source, name or "")
+        if not runs or name in reported or call in inside or home in called or any(map(is_loss, (name or "", *made))):
+            continue
+        if statement is not None and regions.exits is not None and regions.exits.is_of_penalty(statement):
             continue
         loops = [one for one in script.source.ancestors(call) if isinstance(one, (cst.For, cst.While))]
         assigned = isinstance(statement, cst.SimpleStatementLine) and any(every(statement, cst.Assign))

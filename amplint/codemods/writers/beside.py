@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from amplint.findings import Edit
 from amplint.semantics.models.half_outputs import is_loss
@@ -20,15 +20,23 @@ from amplint.training.script import Script
 
 
 class Beside:
-    """Finds evaluation statements that compute these losses, given all `regions` and the `losses` of training by name.
+    """Finds evaluation statements that compute these losses, given `regions` and the `losses` of training by name.
 
-    `foreign_calls` are the calls of other libraries; a loss that is differentiated is float32. `halves` is half then.
+    The regions that have `ended` give nothing half. `foreign_calls` are the calls of other libraries; a loss that is
+    differentiated is float32. `halves` is half then.
     """
 
     def __init__(
-        self, script: Script, observed: Observed, flow: Flow, regions: Iterable[cst.CSTNode], losses: Set[str]
+        self,
+        script: Script,
+        observed: Observed,
+        flow: Flow,
+        regions: Iterable[cst.CSTNode],
+        losses: Set[str],
+        ended: Sequence[cst.CSTNode] = (),
     ) -> None:
         self._script = script
+        self._ended = ended
         self.foreign_calls: list[cst.Call] = []
         self._foreign = {*observed.foreign, *_made_by(script, observed.foreign.keys())}
         self._differentiated = {path for backward in observed.backwards for path in paths(backward.func)}
@@ -42,7 +50,8 @@ class Beside:
         self._half: dict[cst.CSTNode, Set[str]] = {}
         homes = {script.function_of(one) for one in statements}
         for statement, half in self.halves.outside():
-            if len(statement.body) > 1 or flow.trains(statement):
+            within = any(script.inside(one, statement) for one in ended)
+            if within or len(statement.body) > 1 or flow.trains(statement):
                 continue
             function = script.function_of(statement)
             at_home, calls = function in homes, list(self._calls(statement, half))
@@ -68,6 +77,7 @@ class Beside:
                 plain = not any(isinstance(inner, (cst.For, cst.While, cst.With)) for inner in walk(above))
                 in_block = isinstance(self._script.source.parent(above), cst.IndentedBlock)
                 whole = plain and in_block and not self._flow.trains(above)
+                whole = whole and not any(self._script.inside(above, one) for one in self._ended)
                 chosen = above if whole else chosen
         return chosen
 

@@ -56,9 +56,17 @@ def assign_losses(script: Script, losses: Mapping[cst.Call, cst.BaseExpression])
     return _assignment_change(script, found) if found else None
 
 
-def _assignment_change(script: Script, found: Mapping[cst.BaseExpression, list[Edit]]) -> Change:
-    message = "give the loss a variable"
-    done = tuple(Remark(script.row(loss), message) for loss in found)
+def assign_outputs(script: Script, regions: Regions) -> Change | None:
+    """The change that assigns what models give to a function to variables, so that this can run behind the region."""
+    calls = regions.exits.given_to_others() if regions.exits is not None else ()
+    edits = {call: _assignment_edits(script, call, ("output", "outputs", "model_output")) for call in calls}
+    found: dict[cst.BaseExpression, list[Edit]] = {call: one for call, one in edits.items() if one is not None}
+    return _assignment_change(script, found, "output of the model") if found else None
+
+
+def _assignment_change(script: Script, found: Mapping[cst.BaseExpression, list[Edit]], what: str = "loss") -> Change:
+    message = f"give the {what} a variable"
+    done = tuple(Remark(script.row(one), message) for one in found)
     return Change(Fix(message, tuple(edit for edits in found.values() for edit in edits)), done)
 
 

@@ -63,10 +63,17 @@ class Protocol:
             for step in steps:
                 same = [other for other in current if self._optimizer(step) == self._optimizer(other)]
                 if any(not self._script.exclude(step, other) for other in same):
-                    yield current
-                    current = []
+                    around = self._statement_beside(step, current[0])
+                    near = [one for one in current if around is not None and self._script.inside(around, one)]
+                    yield [one for one in current if one not in near]
+                    current = near
                 current.append(step)
             yield current
+
+    def _statement_beside(self, step: cst.Call, first: cst.Call) -> cst.CSTNode | None:
+        """The statement around `step`, and around more, that does not contain the `first` one."""
+        common = self._script.common([first, step])
+        return common[1][1] if common is not None and common[1][0] is not common[1][1] else None
 
     def _unit(self, step: cst.Call) -> cst.CSTNode:
         """The step, or the loop over optimizers that contains it."""

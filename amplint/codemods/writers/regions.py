@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import field
 
 from amplint.codemods.writers.beside import Beside
+from amplint.codemods.writers.exits import Exits
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.semantics.models.half_outputs import is_loss
@@ -54,6 +55,8 @@ class Regions:
         observed: Observed,
         flow: Flow,
         can_be: Callable[[cst.CSTNode], bool] = lambda place: True,
+        *,
+        exits: bool = False,
     ) -> None:
         self._can_be = can_be
         self._script = script
@@ -63,15 +66,44 @@ class Regions:
         self.alone: dict[cst.Call, NoForward] = {}
         """The backward passes of losses without a model in sight, if there are others, and why."""
         self._apart: list[cst.CSTNode] = []
+        self.exits = Exits(script, observed, flow, self._parts) if exits else None
         self._find()
+        self.training, ended = self._ended(self.training)
         losses = self._losses()
-        self.evaluation = list(self._evaluations(losses))
-        inside = (statement for region in (*self.training, *self.evaluation) for statement in region.statements)
-        self._beside = Beside(script, observed, flow, inside, losses)
+        half, self.training = self.training, [*self.training, *ended]
+        self.evaluation, apart = self._ended(self._evaluations(losses))
+        self._beside = Beside(
+            script, observed, flow, _statements((*half, *self.evaluation)), losses, _statements((*ended, *apart))
+        )
         chosen = dict.fromkeys(one for region in self.evaluation for one in region.computing)
         chosen |= dict.fromkeys(self._beside.statements)
-        found = [Region(run, chosen.keys()) for run in self._runs(chosen)]
+        found, late = self._ended(Region(run, chosen.keys()) for run in self._runs(chosen))
         self.evaluation = [region for region in found if not self._merge_into_training(region)]
+        apart += late
+        self.training, ended = self._apart_from(half, ended)
+        self.evaluation, apart = self._apart_from(self.evaluation, apart)
+        self.training += ended
+        self.evaluation += apart
+
+    def _ended(self, regions: Iterable[Region]) -> tuple[list[Region], list[Region]]:
+        """Those of `regions` whose outputs may stay half, and what the others become, whose outputs are float32."""
+        whole, ended = list[Region](), list[Region]()
+        for region in sorted(regions, key=lambda one: self._script.row(one.statements[0])):
+            runs = self.exits.narrowed(region.statements) if self.exits is not None else None
+            whole += [region] if runs is None else []
+            ended += (Region(run, {*run}) for run in runs or ())
+        return whole, ended
+
+    def _apart_from(self, whole: list[Region], ended: list[Region]) -> tuple[list[Region], list[Region]]:
+        """The regions that are `whole`, and those that have `ended`, so that none stands in another one."""
+        inner = _statements(ended)
+        whole = [region for region in whole if not all(self._is_in(inner, one) for one in region.statements)]
+        outer = _statements(whole)
+        left = [[one for one in region.statements if not self._is_in(outer, one)] for region in ended]
+        return whole, [Region(run, {*run}) for run in left if run]
+
+    def _is_in(self, statements: Iterable[cst.CSTNode], node: cst.CSTNode) -> bool:
+        return any(self._script.inside(one, node) for one in statements)
 
     def _merge_into_training(self, region: Region) -> bool:
         """Merge a region into one of training right above it; return whether there is one."""
@@ -432,6 +464,10 @@ class Regions:
         calls = list(every(statement, cst.Call))
         known = (callee(call) in losses or _is_of_torch(call) or called_name(call)[:1].isupper() for call in calls)
         return len(statement.body) == 1 and isinstance(statement.body[0], cst.Assign) and all(known)
+
+
+def _statements(regions: Iterable[Region]) -> list[cst.CSTNode]:
+    return [statement for region in regions for statement in region.statements]
 
 
 def computes(loss: cst.BaseExpression) -> bool:

@@ -133,7 +133,9 @@ def _lift(machine: Machine, function: cst.FunctionDef, symbol: int) -> cst.Call 
     source = machine.program.source_of(function)
     for one in machine.symbols.closure(symbol, partial(decides, machine)):
         node = _conversion(machine, one)
-        if node is None or source is None or source.function_around(node) is not function or one == symbol:
+        if node is None or source is None or not source.owns(node) or one == symbol:
+            continue
+        if source.function_around(node) is not function:
             continue
         if _root(node) in _parameters(function):
             return node
