@@ -19,7 +19,7 @@ from amplint.training.operands import constructors
 from amplint.training.script import Script
 
 _SAME = frozenset({"data", "detach", "view", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "contiguous"})
-_READS = frozenset({"size", "shape", "dim", "ndim", "numel", "device", "argmax", "backward", "item"})
+_READS = frozenset({"size", "shape", "dim", "ndim", "numel", "device", "dtype", "argmax", "backward", "item"})
 _CASTS = frozenset({"float", "double"})
 _CHOICES = frozenset({"topk", "max"})
 """Operations that return values and, second, their indices."""
