@@ -157,9 +157,8 @@ def test_a_method_that_runs_the_model_of_its_object_changes_the_object(tmp_path:
 
 def test_a_method_of_an_object_with_a_model_runs_it() -> None:
     conversion = _converted(POLICY)
-    assert (
-        "dtype=torch.float16):\n            values, scores = (output.float() for output in self.policy.evaluate(batch))" in conversion.text
-    )
+    outputs = "values, scores = (output.float() for output in self.policy.evaluate(batch))"
+    assert f"dtype=torch.float16):\n            {outputs}" in conversion.text
     assert conversion.text.count("GradScaler(") == 1
 
 
