@@ -190,3 +190,34 @@ def test_none_is_no_closure(given: str) -> None:
 def test_a_closure_is_refused_in_bfloat16_too() -> None:
     refused = convert(CLOSURE, Wish(to="amp", dtype="bfloat16")).refused
     assert refused == (Remark(15, "the optimizer runs a closure, which makes and uses gradients in one call"),)
+
+
+REPEATED = """import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizers = [torch.optim.SGD(model.parameters(), lr=0.1)]
+optimizer = optimizers[0]
+for x in [torch.ones(2, 4)]:
+    model.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    {steps}
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "repeated"),
+    [
+        ("for _ in range(3):\n        optimizer.step()", True),
+        ("for optimizer in optimizers:\n        optimizer.step()", False),
+        ("for index in range(1):\n        optimizers[index].step()", False),
+        ("optimizer.step()", False),
+    ],
+)
+def test_steps_that_repeat_on_the_same_gradients(steps: str, repeated: bool) -> None:
+    """Each update of the scaler between them would let the next step unscale them again."""
+    text = REPEATED.format(steps=steps)
+    told = [remark.text for remark in convert(text, Wish(to="amp", device="cpu")).refused]
+    assert any("same gradients" in one for one in told) is repeated
+    assert convert(text, Wish(to="amp", device="cpu", dtype="bfloat16")).refused == ()

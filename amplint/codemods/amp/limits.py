@@ -5,7 +5,7 @@ from __future__ import annotations
 from amplint.codemods.amp.sharded import MODULES
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, target_names, walk
 from amplint.training import wrappers
 from amplint.training.derived import differentiating
 from amplint.training.hazards import is_sparse, multiplies_sparse
@@ -52,6 +52,8 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
         with reasons.collecting():
             _check_optimizer(script, step, optimizer)
             _check_derived(script, step)
+            if _is_repeated(script, observed, step, optimizer):
+                raise Refusal(step, "this loop steps on the same gradients each time, which a scaler would unscale again")
             wrapped = wrappers.wrapper(script, observed.calls, optimizer)
             if wrapped is not None:
                 raise Refusal(step, wrapped)
@@ -77,6 +79,20 @@ def _check_derived(script: Script, step: cst.Call) -> None:
     place = differentiating(script, owner, step) if owner is not None else None
     if place is not None:
         raise Refusal(step, f"{place[0]}:{place[1]} makes gradients of this step, which no scaler scales there")
+
+
+def _is_repeated(script: Script, observed: Observed, step: cst.Call, optimizer: cst.BaseExpression) -> bool:
+    """Whether a loop steps one optimizer on the gradients that a backward pass before the loop has made."""
+    around = (one for one in script.source.ancestors(step) if isinstance(one, (cst.For, cst.While, cst.FunctionDef)))
+    loop = next(around, None)
+    if not isinstance(loop, (cst.For, cst.While)):
+        return False
+    if isinstance(loop, cst.For) and {*target_names(loop.target)} & {one.value for one in every(optimizer, cst.Name)}:
+        return False
+    reached, home = observed.calls.reached([loop]), script.function_of(step)
+    if any(script.inside(loop, one) or script.function_of(one) in reached for one in observed.backwards):
+        return False
+    return any(script.function_of(one) is home and script.row(one) < script.row(loop) for one in observed.backwards)
 
 
 def _check_optimizer(script: Script, step: cst.Call, optimizer: cst.BaseExpression) -> None:
