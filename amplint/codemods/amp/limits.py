@@ -53,7 +53,7 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
             _check_optimizer(script, step, optimizer)
             _check_derived(script, step)
             if _is_repeated(script, observed, step, optimizer):
-                raise Refusal(step, "this loop steps on the same gradients each time, which a scaler would unscale again")
+                raise Refusal(step, "each round steps on the same gradients, which a scaler would unscale again")
             wrapped = wrappers.wrapper(script, observed.calls, optimizer)
             if wrapped is not None:
                 raise Refusal(step, wrapped)
