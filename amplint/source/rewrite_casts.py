@@ -18,7 +18,8 @@ class CastEdits(StatementEdits):
     def add_float(self, node: cst.BaseExpression) -> Edit:
         """Cast the tensor `node` to float32 where it is used, or each tensor of a tuple or list of them.
 
-        Of a sigmoid it casts the input: in half it is exactly 1 where float32 has digits left.
+        Of a sigmoid it casts the input: in half it is exactly 1 where float32 has digits left. The rows of what spans
+        several are left for other edits, which may indent them.
         """
         if isinstance(node, cst.Tuple) and len(node.elements) > 1:
             return self.replace(node, f"({', '.join(f'{self.operand(one.value)}.float()' for one in node.elements)})")
@@ -26,7 +27,10 @@ class CastEdits(StatementEdits):
             return self.replace(node, f"[{', '.join(f'{self.operand(one.value)}.float()' for one in node.elements)}]")
         if isinstance(node, cst.Call) and (given := _of_sigmoid(node)) is not None:
             return self.add_float(given)
-        return self.replace(node, f"{self.operand(node)}.float()")
+        span, operand = self.span(node), self.operand(node)
+        if span.start.row != span.end.row and operand == self.text(node):
+            return Edit(Span(span.end, span.end), ".float()")
+        return self.replace(node, f"{operand}.float()")
 
     def float_instead(self, call: cst.Call) -> Edit | None:
         """Let `call` cast to float32 instead of half: `.half()`, `.bfloat16()` or an explicit dtype."""

@@ -478,7 +478,7 @@ class _Watch:
             return self._runs_part(dotted(owner), method)
         written = self._methods.get(method)
         if written:
-            return any(map(_computes, written))
+            return dotted(owner) != "self" and any(map(_computes, written))
         plain = [not any(every(one.body, cst.Call)) for one in self._methods_elsewhere.get(method, ())]
         return not isinstance(self.source.parent(call), cst.Expr) and not (plain and all(plain))
 

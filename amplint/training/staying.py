@@ -38,7 +38,7 @@ class Staying:
         self._models = observed.models | observed.modules
         self._flow = flow
         self._evaluating = {call for way in observed.evaluations for call in way}
-        self._asked = set[tuple[cst.CSTNode | None, str]]()
+        self._asked = set[tuple[cst.CSTNode, str]]()
 
     def functions(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
         """The functions of the file, none of a model, through which `call` runs one."""
@@ -143,13 +143,24 @@ class Staying:
         return self._may_stay_half(call, region)
 
     def _uses_are(self, name: str, binding: cst.CSTNode, region: Sequence[cst.CSTNode]) -> bool:
-        """Whether each use of a variable in its function, and in those that see it, is of that kind."""
-        home = self._script.function_of(binding)
-        if (home, name) in self._asked:
+        """Whether each use of what `binding` gives to a variable is of that kind, also in functions that see it."""
+        if (binding, name) in self._asked:
             return True
-        self._asked.add((home, name))
-        named = [one for one in self._seeing(home, name) if isinstance(one, cst.Name) and one.value == name]
+        self._asked.add((binding, name))
+        seeing = self._until_bound_again(name, binding) or self._seeing(self._script.function_of(binding), name)
+        named = [one for one in seeing if isinstance(one, cst.Name) and one.value == name]
         return all(self._may_stay_half(one, region) for one in named if not self._is_bound(one))
+
+    def _until_bound_again(self, name: str, binding: cst.CSTNode) -> list[cst.CSTNode]:
+        """The nodes behind `binding` in its block, up to the statement there that binds the variable again; none if
+        there is no such statement, or if a loop can be left or continued before it.
+        """
+        statement = self._script.statement_of(binding)
+        block = list(self._script.block_of(statement))
+        behind = block[block.index(statement) + 1 :]
+        last = next((place for place, one in enumerate(behind) if _binds(one, name)), None)
+        between = [] if last is None else [node for one in behind[: last + 1] for node in walk(one)]
+        return [] if any(isinstance(one, (cst.Break, cst.Continue)) for one in between) else between
 
     def _seeing(self, home: cst.FunctionDef | None, name: str) -> Iterator[cst.CSTNode]:
         """The nodes of a function, and of those in it that have no variable of this `name` themselves."""
@@ -179,6 +190,8 @@ class Staying:
             return True
         if dotted(call.func) == f"torch.{name}" and _chooses(call, 1):
             return self._values_may_stay_half(call, region)
+        if dotted(call.func) == f"torch.{name}" and name in _SAME:
+            return self._may_stay_half(call, region)
         if self._is_lifted(call):
             return any(self._script.inside(one, call) for one in region)
         return call in self._forwards and not is_loss(name) and not any(self.functions(call))
@@ -204,8 +217,25 @@ class Staying:
         known = bool(made) and all(MODULE_OPS.get(one) in losses for one in made)
         return known or (not made and name in losses and path.rpartition(".")[0] in _FUNCTIONAL)
 
+    def gives_loss(self, call: cst.Call) -> bool:
+        """Whether what `call` gives is assigned to losses by name alone: a model computes those in float32 as a rule."""
+        above = self._script.source.parent(call)
+        assigned = above.targets if isinstance(above, cst.Assign) else ()
+        names = [dotted(one) for each in assigned for one in targets(each.target)]
+        return bool(names) and all(name is not None and is_loss(name) for name in names)
+
     def is_tensor(self, call: cst.Call) -> bool:
-        """Whether `call` certainly gives one floating-point tensor."""
+        """Whether `call` certainly gives one floating-point tensor, as that model does elsewhere in the file."""
+        path = dotted(call.func)
+        same = [one for one in self._script.calls if path is not None and one is not call and dotted(one.func) == path]
+        return self._gives_tensor(call) or (any(map(self._gives_tensor, same)) and self._is_whole(call))
+
+    def _is_whole(self, call: cst.Call) -> bool:
+        """Whether nothing is known to take apart what `call` gives."""
+        target = self._variable_of(call)
+        return isinstance(target, cst.Name) and used_as_tensor(target, self._script.rewrite) is not False
+
+    def _gives_tensor(self, call: cst.Call) -> bool:
         above = self._script.source.parent(call)
         target = self._variable_of(above if isinstance(above, cst.Element) else call)
         if target is not None:
@@ -241,6 +271,13 @@ class Staying:
             dotted(one.left) == name and any(dotted(each.comparator) == "None" for each in one.comparisons)
             for one in compared
         )
+
+
+def _binds(statement: cst.CSTNode, name: str) -> bool:
+    """Whether a statement assigns to the variable and does nothing else."""
+    parts = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    assigns = (one for one in parts if isinstance(one, cst.Assign))
+    return len(parts) == 1 and any(dotted(each.target) == name for one in assigns for each in one.targets)
 
 
 def _chooses(call: cst.Call, given: int = 0) -> bool:

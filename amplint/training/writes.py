@@ -16,9 +16,9 @@ from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.floating import Kind, held, kind_of
 
 _PRODUCTS = in_place(operations_with("matrices", "alike"))
-_WRITING = in_place(operations_with("writes", "alike"))
+_WRITING = in_place(operations_with("alike") - operations_with("matrices"))
 """Methods that refuse to write a tensor into one of another dtype."""
-_TENSORS_ALONE = in_place(operations_with("tensor-source"))
+_TENSORS_ALONE = in_place(operations_with("tensor-source") | operations_with("follows", "alike"))
 _SOURCES = {f"{name}_": places for name, places in parameters("beside").items() if f"{name}_" in _WRITING}
 _OF_NUMBERS = frozenset({"int", "float", "len", "range", "item", "min", "max", "sum", "round"})
 _LIKE = frozenset({"clone", *(f"new_{one}" for one in ("zeros", "ones", "empty", "full"))})

@@ -88,8 +88,13 @@ class Exits:
         PyTorch has the name `torch` in the file.
         """
         known = self._dtypes(others, imports)
-        casts = [call for call in self.casts if known[call] != "float32"]
-        unsure = [call for call in casts if known[call] is None and not self._staying.is_tensor(call)]
+        unclear = {call for call in self.casts if known[call] is None}
+        casts = [
+            call
+            for call in self.casts
+            if known[call] != "float32" and not (call in unclear and self._staying.gives_loss(call))
+        ]
+        unsure = [call for call in casts if call in unclear and not self._staying.is_tensor(call)]
         several = [call for call in unsure if self._staying.are_tensors(call)]
         helped = [call for call in unsure if call not in several]
         part = self._script.fresh("output")
