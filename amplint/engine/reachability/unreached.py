@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
+from amplint.engine.reachability.accepted import repeats_keyword, takes
 from amplint.engine.reachability.before import SCOPES, before, latest
 from amplint.engine.reachability.lacking import Lacking
 from amplint.engine.reachability.symbols import Table, bound_names, table_of, top_table
@@ -155,6 +156,8 @@ class Unreached:
         return False
 
     def _call_raises(self, source: Source, names: _Names, table: Table, call: cst.Call, depth: int) -> bool:
+        if repeats_keyword(call):
+            return True
         name = dotted(call.func)
         root = name.partition(".")[0] if name is not None else ""
         target = self._program.resolve(source, name) if name is not None and names.is_global(table, root) else None
@@ -163,9 +166,9 @@ class Unreached:
             return False
         if isinstance(definition, cst.ClassDef):
             found = self._constructor(target, definition)
-            raises = found is not None and not _takes(found.params, call, bound=1)
+            raises = found is not None and not takes(found.params, call, bound=1)
         else:
-            raises = not _takes(definition.params, call, bound=0) or self._body_raises(target, definition, depth - 1)
+            raises = not takes(definition.params, call, bound=0) or self._body_raises(target, definition, depth - 1)
         other = self._names_of(target.source) if raises else None
         return other is not None and names.binds_once(root) and other.binds_once(definition.name.value)
 
@@ -175,7 +178,7 @@ class Unreached:
         if found is None or depth <= 0:
             return False
         chunk, method = found
-        return not _takes(method.params, call, bound=1) or self._body_raises(chunk, method, depth - 1)
+        return not takes(method.params, call, bound=1) or self._body_raises(chunk, method, depth - 1)
 
     def _method(self, source: Source, called: cst.BaseExpression) -> tuple[Chunk, cst.FunctionDef] | None:
         """The method that a call runs: of an object that one assignment makes here, or of `self` without subclasses."""
@@ -375,19 +378,3 @@ def _evaluated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         inner = ()
     for child in inner:
         yield from _evaluated(child)
-
-
-def _takes(params: cst.Parameters, call: cst.Call, *, bound: int) -> bool:
-    """Whether a function can take the arguments of `call` behind the `bound` ones that it is given anyway."""
-    if any(argument.star for argument in call.args):
-        return True
-    positional = [*params.posonly_params, *params.params]
-    count = bound + sum(argument.keyword is None for argument in call.args)
-    keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
-    if count > len(positional) and not isinstance(params.star_arg, cst.Param):
-        return False
-    by_name = {param.name.value for param in (*params.params, *params.kwonly_params)}
-    if params.star_kwarg is None and not keywords <= by_name:
-        return False
-    left = [*positional[count:], *params.kwonly_params]
-    return all(param.default is not None or param.name.value in keywords for param in left)
