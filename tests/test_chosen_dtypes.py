@@ -34,14 +34,8 @@ def epoch(trainer: Trainer, batches, optimizer):
         optimizer.zero_grad()
 
 
-def main(batches):
-    trainer = Trainer(torch.nn.Linear(4, 4))
-    optimizer = torch.optim.Adam(trainer.model.parameters())
+def adapt(trainer):
     {more}
-    epoch(trainer, batches, optimizer)
-
-
-main([])
 """
 BRANCHES = "if narrow:\n            dtype = torch.bfloat16\n        else:\n            dtype = torch.float32"
 ANY = BRANCHES.replace("torch.float32", "getattr(torch, narrow)")
