@@ -111,6 +111,28 @@ def test_exceptions_before_the_loop(tmp_path: Path, made: str, runs: bool) -> No
     assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "runs"),
+    [
+        ("print(total)", "total = 1", False),
+        ("if total > 1:\n            print(y)", "total = 1", False),
+        ("y = total + 1", "total = 1", False),
+        ("for one in total:\n            print(y)", "total = 1", False),
+        ("if len(y):\n            print(total)", "total = 1", True),
+        ("for one in y:\n            print(total)", "total = 1", True),
+        ("for total in y:\n            print(total)", "total = 1", True),
+        ("if len(y):\n            total = 2\n        print(total)", "total = 1", True),
+        ("for one in y:\n            total = 2\n        else:\n            print(total)", "total = 1", True),
+        ("try:\n            print(total)\n        except NameError:\n            pass", "total = 1", True),
+    ],
+)
+def test_variables_that_a_round_binds_too_late(tmp_path: Path, first: str, last: str, runs: bool) -> None:
+    script = SCRIPT.format(made="loader = load(path)", more="")
+    script = script.replace("        optimizer.zero_grad()", f"        optimizer.zero_grad()\n        {first}")
+    files = {"train.py": script.replace("scaler.update()", f"scaler.update()\n        {last}"), "data.py": DATA}
+    assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
+
+
 @pytest.mark.parametrize("more", [", *", "\nfrom other import *", "\nexec(open('settings').read())"])
 def test_names_that_may_be_bound_elsewhere(tmp_path: Path, more: str) -> None:
     files = {"train.py": SCRIPT.format(made="loader = Folder(root, 'png')", more=more), "data.py": DATA}
@@ -433,6 +455,10 @@ class Loop{base}:
         ("", {"run.py": "loop.run_batch(1)\n"}, {"AMP205"}),
         ("", {"run.py": "loop.restore(1)\n"}, {"AMP211"}),
         ("", {"run.py": "class Other:\n    def run_batch(self):\n        pass\n"}, set()),
+        ("", {"run.py": "def run_batch(x):\n    return x\n\n\nrun_batch(1)\n"}, set()),
+        ("", {"run.py": "    # loop.run_batch(1)\nloop.restore(2)\n"}, {"AMP211"}),
+        ("", {"run.py": "getattr(loop, 'run_batch')(1)\n"}, {"AMP205"}),
+        ("", {"run.yaml": "call: run_batch\n"}, {"AMP205"}),
         ("(torch.nn.Module)", {}, set()),
         ("(Trainer)", {}, {"AMP205", "AMP211"}),
         ("", {"pyproject.toml": "[project]\n"}, {"AMP205", "AMP211"}),
