@@ -47,6 +47,7 @@ from amplint.semantics.tensors.widened import (
     lifted_on_a_path,
     lifted_whole,
     widened_by,
+    widened_on_a_path,
 )
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -342,6 +343,13 @@ def check_layer(
             machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=reason, assumed=True)
         return
     if branches_on_dtypes(machine) or _is_default(machine, state, node, op, source, weights):
+        return
+    mixed = widened_on_a_path(machine, source.value) if not is_switched_off(state) else None
+    if mixed is not None:
+        half = Operand(node.func, weights)
+        machine.emit(
+            state, Clash, node, op=op, steady=source, half=half, refusal=refusal, converted=mixed, assumed=True
+        )
         return
     if not isinstance(source.value, Tensor):
         return
