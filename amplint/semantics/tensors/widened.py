@@ -100,13 +100,16 @@ def widened_on_a_path(machine: Machine, value: Value) -> cst.Call | None:
     return node if isinstance(node, cst.Call) else None
 
 
-def _meets_uncast(machine: Machine, symbol: int) -> bool:
+def _meets_uncast(machine: Machine, symbol: int, depth: int = 4) -> bool:
     """Whether arithmetic on a cast tensor and on what was not cast, and is no number, computed this."""
-    while machine.symbols.key(symbol)[0] in _KEEP and machine.symbols.parts(symbol):
-        symbol = dtype_root(machine, machine.symbols.parts(symbol)[0])
-    parts = machine.symbols.parts(symbol) if machine.symbols.key(symbol)[0] in ARITHMETIC else ()
+    symbol = dtype_root(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] not in ARITHMETIC:
+        return depth > 0 and key[0] in _KEEP and bool(parts) and _meets_uncast(machine, parts[0], depth - 1)
     uncast = [one for one in parts if last_cast(machine, one) is None]
-    return len(uncast) < len(parts) and any(machine.symbols.key(one)[0] not in _NUMBERS for one in uncast)
+    if len(uncast) < len(parts) and any(machine.symbols.key(one)[0] not in _NUMBERS for one in uncast):
+        return True
+    return depth > 0 and any(_meets_uncast(machine, one, depth - 1) for one in uncast)
 
 
 def left_wide(machine: Machine, value: Value) -> cst.Call | None:
