@@ -342,14 +342,7 @@ def check_layer(
             steady = Operand(node.func, weights)
             machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=reason, assumed=True)
         return
-    if branches_on_dtypes(machine) or _is_default(machine, state, node, op, source, weights):
-        return
-    mixed = widened_on_a_path(machine, source.value) if not is_switched_off(state) else None
-    if mixed is not None:
-        half = Operand(node.func, weights)
-        machine.emit(
-            state, Clash, node, op=op, steady=source, half=half, refusal=refusal, converted=mixed, assumed=True
-        )
+    if branches_on_dtypes(machine) or _varies(machine, state, node, op, source, weights):
         return
     if not isinstance(source.value, Tensor):
         return
@@ -376,13 +369,17 @@ def check_layer(
         )
 
 
-def _is_default(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> bool:
-    """Emit `Clash` for an input that is made in float32 where nothing is given, or computed with such a tensor."""
-    made = made_on_a_path(machine, source.value)
+def _varies(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> bool:
+    """Emit `Clash` for an input that is float32 on one path: made where nothing is given, or widened by an operand."""
+    made, half = made_on_a_path(machine, source.value), Operand(node.func, weights)
     if made is not None:
-        steady, half = replace(source, made=made), Operand(node.func, weights)
+        steady = replace(source, made=made)
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_DEFAULT, assumed=True)
-    return made is not None
+        return True
+    cast = widened_on_a_path(machine, source.value) if not is_switched_off(state) else None
+    if cast is not None:
+        machine.emit(state, Clash, node, op=op, steady=source, half=half, refusal=WEIGHS, converted=cast, assumed=True)
+    return cast is not None
 
 
 def _is_given_by_loader(machine: Machine, value: Value) -> bool:
