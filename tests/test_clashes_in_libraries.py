@@ -631,6 +631,26 @@ PROGRAMS = {
                     x = x.float() * 2
                 return self.head(x)
     """,
+    "means and deviations of unknown type, made for pictures": """
+        class Normalised(nn.Module):
+            def __init__(self, mean, std, sizes):
+                super().__init__()
+                self.mean, self.std, self.sizes = mean, std, sizes
+                self.conv = nn.Conv2d(3, 3, 1)
+
+            def forward(self, pictures):
+                mean = torch.tensor(self.mean, device=pictures.device).view(1, 3, 1, 1)  # AMP504
+                std = torch.tensor(self.std, dtype=pictures.dtype, device=pictures.device).view(1, 3, 1, 1)
+                return self.conv((pictures - mean) / std)  # AMP502
+
+            def converted(self, pictures):
+                mean = torch.tensor(self.mean).to(pictures).view(1, 3, 1, 1)
+                return self.conv(pictures - mean)
+
+            def scaled(self, pictures):
+                sizes = torch.tensor(self.sizes, device=pictures.device).view(1, 3, 1, 1)
+                return self.conv(pictures * sizes)
+    """,
     "what a model returned is gathered in a list": """
         class Ranked(nn.Module):
             def __init__(self, model):

@@ -139,7 +139,7 @@ def emit_clash(
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, from_caller=from_caller,
             converted=widened if refusal is not None and not writes else None,
-            assumed=True,
+            assumed=True, guesses=machine.guesses_for(steady.made) if steady.made is not None else (),
         )  # fmt: skip
     elif widens and converted is not None and (is_cast_like_elsewhere(machine, converted) or _masks(machine, steady)):
         machine.emit(
@@ -358,7 +358,7 @@ def check_layer(
         steady, half = replace(source, made=made), Operand(node.func, weights)
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, from_caller=refusal is STARTS,
-            assumed=True,
+            assumed=True, guesses=machine.guesses_for(made),
         )  # fmt: skip
         return
     widened = widened_by(machine, source.value) or left
