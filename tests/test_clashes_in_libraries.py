@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+import torch
 
 from tests.test_clashes import found
 
@@ -559,6 +560,135 @@ PROGRAMS = {
                 features = features.to(tokens)
                 return tokens.masked_scatter((ids == self.token).unsqueeze(-1), features)
     """,
+    "what was computed in float32 is written into a tensor like its source": """
+        def routed(scores: torch.Tensor, chosen: torch.Tensor):
+            weights = F.softmax(scores, dim=-1, dtype=torch.float32)
+            return torch.zeros_like(scores).scatter(1, chosen, weights)  # AMP502
+
+        def narrowed(scores: torch.Tensor, chosen: torch.Tensor):
+            weights = F.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
+            return torch.zeros_like(scores).scatter(1, chosen, weights)
+
+        def in_float32(scores: torch.Tensor, chosen: torch.Tensor):
+            scores = scores.float()
+            return torch.zeros_like(scores).scatter(1, chosen, scores.softmax(-1))
+
+        def of_float32(scores: torch.Tensor, chosen: torch.Tensor):
+            weights = scores.float().softmax(-1)
+            return torch.zeros_like(weights).scatter(1, chosen, weights)
+
+        def summed(x: torch.Tensor, rows: torch.Tensor):
+            squares = x.float().square()
+            out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+            out.index_add_(0, rows, squares)  # AMP502
+            return out
+
+        def replaced(x: torch.Tensor, mask: torch.Tensor):
+            roots = x.float().sqrt()
+            x = x.clone()
+            x[mask] = roots[mask]  # AMP502
+            x[0] = roots[0]
+            return x
+
+        def of_another(x: torch.Tensor, other, mask: torch.Tensor):
+            x[mask] = other.float().sqrt()
+            return x
+    """,
+    "a mask that widens what a layer gets on one path": """
+        class Masked(nn.Module):
+            def __init__(self, width, kind):
+                super().__init__()
+                self.kind, self.head = kind, nn.Linear(width, width)
+
+            def averaged(self, layers: torch.Tensor, kept: torch.Tensor):
+                found = layers[-1] * kept.float()  # AMP502
+                return torch.sum(found, 1) / torch.sum(kept, 1)
+
+            def forward(self, words):
+                layers, pooled = self.encode(words)
+                if self.kind != "first":
+                    pooled = self.averaged(layers, words[1])
+                return self.head(pooled)
+
+            def optional(self, x: torch.Tensor, kept: torch.Tensor = None):
+                if kept is not None:
+                    x = x * kept.unsqueeze(-1).float()  # AMP502
+                return self.head(x)
+
+            def converted(self, x: torch.Tensor, kept: torch.Tensor = None):
+                if kept is not None:
+                    x = x * kept.unsqueeze(-1).to(x.dtype)
+                return self.head(x)
+
+            def narrowed(self, x: torch.Tensor, kept: torch.Tensor = None):
+                dtype = x.dtype
+                if kept is not None:
+                    x = x * kept.float()
+                return self.head(x.to(dtype))
+
+            def on_purpose(self, x: torch.Tensor, wide):
+                if wide:
+                    x = x.float() * 2
+                return self.head(x)
+    """,
+    "means and deviations of unknown type, made for pictures": """
+        class Normalised(nn.Module):
+            def __init__(self, mean, std, sizes):
+                super().__init__()
+                self.mean, self.std, self.sizes = mean, std, sizes
+                self.conv = nn.Conv2d(3, 3, 1)
+
+            def forward(self, pictures):
+                mean = torch.tensor(self.mean, device=pictures.device).view(1, 3, 1, 1)  # AMP504
+                std = torch.tensor(self.std, dtype=pictures.dtype, device=pictures.device).view(1, 3, 1, 1)
+                return self.conv((pictures - mean) / std)  # AMP502
+
+            def converted(self, pictures):
+                mean = torch.tensor(self.mean).to(pictures).view(1, 3, 1, 1)
+                return self.conv(pictures - mean)
+
+            def scaled(self, pictures):
+                sizes = torch.tensor(self.sizes, device=pictures.device).view(1, 3, 1, 1)
+                return self.conv(pictures * sizes)
+    """,
+    "what a model returned is gathered in a list": """
+        class Ranked(nn.Module):
+            def __init__(self, model):
+                super().__init__()
+                self.model = model
+
+            def forward(self, pairs, n, m, rows: torch.Tensor):
+                parts = []
+                for pair in pairs:
+                    parts.append(self.model(pair)["scores"].view(-1))
+                scores = torch.cat(parts)
+                ranked = torch.full((n, m), -1e4, device=self.model.device)
+                ranked[rows] = scores  # AMP502
+                return ranked
+
+            def converted(self, pairs, n, m, rows: torch.Tensor):
+                parts = []
+                for pair in pairs:
+                    parts.append(self.model(pair)["scores"].view(-1))
+                ranked = torch.full((n, m), -1e4, device=self.model.device)
+                ranked[rows] = torch.cat(parts).float()
+                return ranked
+
+            def mixed(self, pairs, more, n, m, rows: torch.Tensor):
+                parts, rest, last = [], [], []
+                for pair in pairs:
+                    parts.append(self.model(pair))
+                    parts.append(more.pop())
+                    rest.append(self.model(pair))
+                    last.append(self.model(pair))
+                rest.extend(more)
+                last.append(torch.zeros(3))
+                ranked = torch.full((n, m), -1e4, device=self.model.device)
+                ranked[rows] = torch.cat(parts)
+                ranked[rows] = torch.cat(rest)
+                ranked[rows] = torch.cat(last)
+                return ranked
+    """,
 }
 
 
@@ -567,3 +697,14 @@ def test_clash_in_library(name: str) -> None:
     lines = textwrap.dedent(PROGRAMS[name]).lstrip("\n").splitlines()
     expected = {(row, line.partition("# ")[2]) for row, line in enumerate(lines, 1) if "# AMP" in line}
     assert found(PROGRAMS[name]) == expected
+
+
+def test_writes_refuse_float32_for_half() -> None:
+    scores, rows = torch.rand(2, 4, dtype=torch.float16), torch.tensor([0, 1])
+    weights = torch.softmax(scores, -1, dtype=torch.float32)
+    with pytest.raises(RuntimeError, match="dtype"):
+        torch.zeros_like(scores).scatter(0, rows[None], weights)
+    with pytest.raises(RuntimeError, match="same scalar type"):
+        torch.zeros_like(scores).index_add_(0, rows, weights)
+    with pytest.raises(RuntimeError, match="dtypes match"):
+        scores[scores > 0] = weights[scores > 0]

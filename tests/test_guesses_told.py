@@ -411,6 +411,12 @@ class Field(torch.nn.Module):
         return wide
 """
 
+SHIFTED = """
+import torch
+
+def shifted(x: torch.Tensor, mean):
+    return x - {made}
+"""
 EXPECTED = Path(__file__).parent / "golden" / "expected"
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HANDED_ON = """
@@ -462,6 +468,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "AMP502",
         STORED.format(name="indices", index="indices"),
         STORED.format(name="indices: torch.Tensor", index="indices"),
+    ),
+    "STATISTICS": (
+        "AMP504",
+        SHIFTED.format(made="torch.tensor(mean, device=x.device)"),
+        SHIFTED.format(made="torch.tensor([0.5], device=x.device)"),
     ),
     "FREQUENCY": (
         "AMP406",

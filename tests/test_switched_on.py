@@ -87,6 +87,14 @@ def test_segments_under_a_setting_that_is_off(tmp_path: Path, others: dict[str, 
     assert bool(lint(tmp_path, files, "blocks.py", "AMP603")) is told
 
 
+@pytest.mark.parametrize("more", ["", "\n\n\ndef is_one(one):\n    return isinstance(one, Blocks)\n"])
+@pytest.mark.parametrize(("value", "told"), [("False", False), ("True", True)])
+def test_classes_that_are_looked_at(tmp_path: Path, value: str, more: str, told: bool) -> None:
+    made = f"\n\ndef make():\n    return Blocks(4, use_checkpoint={value})\n"
+    text = BLOCKS.replace("super()", "super(Blocks, self)") + made + more
+    assert bool(lint(tmp_path, {"blocks.py": text}, "blocks.py", "AMP603")) is told
+
+
 @pytest.mark.parametrize(
     ("tried", "caught", "told"),
     [

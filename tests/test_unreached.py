@@ -86,6 +86,13 @@ def lint(folder: Path, files: dict[str, str], name: str, code: str) -> list[Find
         ("loader = load()", False),
         ("loader = load(path, 2, 3)", False),
         ("loader = load(*path)", True),
+        ("loader = load(path, **path)", True),
+        ("loader = load(**{'path': path, 'workers': 4})", True),
+        ("loader = load(**{'path': path, 'threads': 4})", False),
+        ("loader = load(**{'path': path}, path=path)", False),
+        ("loader = load(**{k: 1 for k in ('path', 'workers')}, workers=4)", False),
+        ("loader = load(**{k: 1 for k in ('path', 'workers') if path}, workers=4)", True),
+        ("loader = torch.load(path, **{'map_location': 'cpu'}, map_location='cuda')", False),
         ("loader = Folder(path, 'png', shuffle=False)", True),
         ("loader = Folder(path)", False),
         ("loader = Folder(path, 'png', False)", False),
@@ -101,6 +108,43 @@ def lint(folder: Path, files: dict[str, str], name: str, code: str) -> list[Find
 )
 def test_exceptions_before_the_loop(tmp_path: Path, made: str, runs: bool) -> None:
     files = {"train.py": SCRIPT.format(made=made, more=""), "data.py": DATA}
+    assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "runs"),
+    [
+        ("print(total)", "total = 1", False),
+        ("if total > 1:\n            print(y)", "total = 1", False),
+        ("y = total + 1", "total = 1", False),
+        ("for one in total:\n            print(y)", "total = 1", False),
+        ("if len(y):\n            print(total)", "total = 1", True),
+        ("for one in y:\n            print(total)", "total = 1", True),
+        ("for total in y:\n            print(total)", "total = 1", True),
+        ("if len(y):\n            total = 2\n        print(total)", "total = 1", True),
+        ("for one in y:\n            total = 2\n        else:\n            print(total)", "total = 1", True),
+        ("try:\n            print(total)\n        except NameError:\n            pass", "total = 1", True),
+    ],
+)
+def test_variables_that_a_round_binds_too_late(tmp_path: Path, first: str, last: str, runs: bool) -> None:
+    script = SCRIPT.format(made="loader = load(path)", more="")
+    script = script.replace("        optimizer.zero_grad()", f"        optimizer.zero_grad()\n        {first}")
+    files = {"train.py": script.replace("scaler.update()", f"scaler.update()\n        {last}"), "data.py": DATA}
+    assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
+
+
+@pytest.mark.parametrize(
+    ("first", "runs"),
+    [
+        ("load(None)", True),
+        ("load(None, threads=4)", False),
+        ("print(missing)", False),
+        ("def other():\n    return missing", True),
+        ("try:\n    load()\nexcept TypeError:\n    pass", True),
+    ],
+)
+def test_exceptions_before_the_definitions_of_a_script(tmp_path: Path, first: str, runs: bool) -> None:
+    files = {"train.py": SCRIPT.format(made="loader = load(path)", more=f"\n\n{first}"), "data.py": DATA}
     assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
 
 
@@ -426,6 +470,10 @@ class Loop{base}:
         ("", {"run.py": "loop.run_batch(1)\n"}, {"AMP205"}),
         ("", {"run.py": "loop.restore(1)\n"}, {"AMP211"}),
         ("", {"run.py": "class Other:\n    def run_batch(self):\n        pass\n"}, set()),
+        ("", {"run.py": "def run_batch(x):\n    return x\n\n\nrun_batch(1)\n"}, set()),
+        ("", {"run.py": "    # loop.run_batch(1)\nloop.restore(2)\n"}, {"AMP211"}),
+        ("", {"run.py": "getattr(loop, 'run_batch')(1)\n"}, {"AMP205"}),
+        ("", {"run.yaml": "call: run_batch\n"}, {"AMP205"}),
         ("(torch.nn.Module)", {}, set()),
         ("(Trainer)", {}, {"AMP205", "AMP211"}),
         ("", {"pyproject.toml": "[project]\n"}, {"AMP205", "AMP211"}),

@@ -106,3 +106,12 @@ def test_a_schedule_of_an_optimizer_that_the_scaler_never_steps(made: str, runs_
     start = f"    other = torch.optim.SGD([scale], lr=0.1)\n    schedule = {made}\n    for x in batches:"
     found = told(LOOP.format(steps=steps).replace("    for x in batches:", start))
     assert ("AMP212" in found) == runs_ahead
+
+
+@pytest.mark.parametrize(
+    ("dtype", "codes"),
+    [("float16", ["AMP212"]), ("bfloat16", []), ("float32", []), ("float16 if chosen else torch.bfloat16", ["AMP212"])],
+)
+def test_gradients_that_cannot_overflow(dtype: str, codes: list[str]) -> None:
+    program = LOOP.format(steps=textwrap.indent(SCALED + "schedule.step()", " " * 8))
+    assert told(program.replace("torch.float16", f"torch.{dtype}")) == codes

@@ -18,6 +18,7 @@ from amplint.engine.reachability.unreached import Unreached
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
 from amplint.premises import Premise, named, remaining_severity, weight
 from amplint.rule import Handler, Report, Rule
+from amplint.semantics.events.protocol import Backward
 from amplint.semantics.values.values import Scaler
 from amplint.source.configs.names import is_config
 from amplint.source.rewrite import Rewriter
@@ -116,9 +117,7 @@ class Dispatcher:
         if report.rule.anywhere or refused:
             return replace(report, premises=(*report.premises, Premise.REFUSED_BEFORE)) if refused else report
         more = [Premise.NOTHING_RAISES] if self._unreached.is_unreached(event) else []
-        scaler = getattr(event, "scaler", None)
-        made = scaler.created if isinstance(scaler, Scaler) else None
-        places = [one for one in (made, event.node if event.calls else None) if one is not None]
+        places = (place for one in (event, *report.besides) for place in _places(one))
         off = next(filter(None, map(self._switches.premise, places)), None)
         more += [one for one in (off, self._uncalled.premise(event)) if one is not None]
         return replace(report, premises=(*report.premises, *more)) if more else report
@@ -297,6 +296,16 @@ class Dispatcher:
         message = f"{what} {rule.code} ({rule.name}) failed: {describe(failure)}"
         reason = "This is a defect in the rule; please report it to its authors. Everything else was checked."
         return diagnostic(RuleCrashed, self._source.filename, message, span=span, reason=reason)
+
+
+def _places(event: Event) -> Iterator[cst.CSTNode]:
+    """What has to be run for an event: the construction of its scaler and, in a function, its node and its regions."""
+    scaler = getattr(event, "scaler", None)
+    if isinstance(scaler, Scaler) and scaler.created is not None:
+        yield scaler.created
+    if event.calls:
+        yield event.node
+        yield from (one.context.node for one in event.regions) if isinstance(event, Backward) else ()
 
 
 def _rank(report: Report) -> tuple[bool, int]:

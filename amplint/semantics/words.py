@@ -387,6 +387,15 @@ FLOATING = Guess(
     counterexamples=("input_ids", "imagenet", "melody", "x", "batch"),
     decides=True,
 )  # fmt: skip
+STATISTICS = Guess(
+    name="means and deviations",
+    of="the elements of a tensor that is made from a value of unknown type",
+    pattern=r"(?:^|_)(?:means?|stds?|var|variances?|sigmas?)$",
+    because="Pictures and latents are normalised with numbers that have a fraction, so that the tensor is float32.",
+    examples=("mean", "img_norm_mean", "std", "pixel_stds", "var", "variance", "sigmas"),
+    counterexamples=("meaning", "mean_pool", "std_dev", "variant"),
+    decides=True,
+)
 ACTIVATIONS = Guess(
     name="activations",
     of="what a model is called with",

@@ -132,6 +132,7 @@ class Float16WithoutScaler(Rule):
                     (step.node, "the optimizer takes what is left"),
                 ],
                 severity=None if certain else Severity.INFO,
+                besides=[one for one in self.backwards if one.node is backward][:1],
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

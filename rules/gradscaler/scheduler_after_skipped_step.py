@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, SchedulerStep
+from amplint.semantics.events import Backward, Event, SchedulerStep, ScriptEnd
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
@@ -58,14 +58,30 @@ class SchedulerAfterSkippedStep(Rule):
     fixable = Applicability.UNSAFE
     reason = "When gradients overflow the scaler skips the optimizer's step, and the schedule runs ahead of training."
 
+    def __init__(self) -> None:
+        self.steps: list[SchedulerStep] = []
+        self.known: set[int] = set()
+        self.float16: set[int] = set()
+
+    def on_backward(self, event: Backward) -> Iterator[Report]:
+        if event.scaler is not None and event.regions:
+            self.known.add(event.scaler.symbol)
+            self.float16 |= {event.scaler.symbol} if event.may_scale_float16 else set()
+        yield from ()
+
     def on_scheduler_step(self, event: SchedulerStep) -> Iterator[Report]:
-        if not event.waits:
-            yield self.report(
-                event,
-                "the scheduler advances even when the scaler has skipped the optimizer's step",
-                advice="Advance it only when update() has not lowered the scale.",
-                notes=[*event.steps_from(event.stepped), (event.node, "advances whether or not the step was taken")],
-            )
+        self.steps += [event] if not event.waits else []
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for step in self.steps:
+            if step.scaler in self.float16 or step.scaler not in self.known:
+                yield self.report(
+                    step,
+                    "the scheduler advances even when the scaler has skipped the optimizer's step",
+                    advice="Advance it only when update() has not lowered the scale.",
+                    notes=[*step.steps_from(step.stepped), (step.node, "advances whether or not the step was taken")],
+                )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, SchedulerStep)

@@ -41,14 +41,15 @@ class DtypeMismatchAfterAutocast(Rule):
     Attention of other libraries (`flash_attn`, `xformers`) is not known to autocast and wants one dtype for queries,
     keys and values. Under CUDA autocast a norm layer leaves queries and keys in float32, while the values stay half.
 
-    Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, or a dtype
-    that is an argument or a setting, as an info, and where what autocast computes in float32, such as a softmax, is
-    written into a tensor of the dtype of the input. It then reports what a model is given unconverted in code that
-    reads or chooses the dtype of that model, items of a batch that are not converted to the dtype chosen for others,
-    casts of functions, such as norms, that leave their result in float32 for a layer of the caller, inputs that a
-    layer converts to float32 for weights that it does not convert, and conversions to a half dtype that is written out,
-    beside an operand that is not converted. Pictures and sounds that a processor of transformers
-    returns are float32 until they are converted, which many models in half leave to you.
+    Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, or a
+    dtype that is an argument or a setting, as an info, and where what autocast computes in float32, such as a
+    softmax, or what is computed from the input converted to float32, is written into a tensor of the dtype of the
+    input. It then reports what a model is given unconverted in code that reads or chooses the dtype of that model,
+    items of a batch that are not converted to the dtype chosen for others, casts of functions, such as norms, that
+    leave their result in float32 for a layer of the caller, inputs that a layer converts to float32 for weights that
+    it does not convert, and conversions to a half dtype that is written out, beside an operand that is not converted.
+    Pictures and sounds that a processor of transformers returns are float32 until they are converted, which many
+    models in half leave to you.
 
     ## Example
     ```python

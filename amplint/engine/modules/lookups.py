@@ -19,7 +19,7 @@ Answers = Mapping[str, Mapping[str, tuple[str, str]]]
 
 _SEARCHES = frozenset(
     {Query.TRAINED, Query.KERNELS, Query.MODEL_IN_REGION, Query.SETS, Query.SWITCHES}
-    | {Query.MENTIONS, Query.USES, Query.UNUSED, Query.IMPORTERS}
+    | {Query.MENTIONS, Query.USES, Query.UNUSED, Query.UNCALLED, Query.IMPORTERS}
 )
 """Queries that read all files of a project."""
 _IN_PROJECT = _SEARCHES | {Query.UNRESOLVED, Query.PRECISIONS, Query.LAUNCH}
@@ -102,6 +102,10 @@ class Lookups:
     def is_unused(self, source: Source, name: str) -> bool:
         """Whether the project of `source` cannot be installed, and only defines a name."""
         return bool(source.path and self._ask(source, Query.UNUSED, name))
+
+    def is_uncalled(self, source: Source, name: str) -> bool:
+        """Whether nothing in the project of `source`, which cannot be installed, uses a method of this name."""
+        return bool(source.path and self._ask(source, Query.UNCALLED, name))
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """The versions of `package` that the project of `source` requires."""

@@ -21,6 +21,7 @@ _BY_TEXT = regex(rb"\b(?:getattr|eval|exec|import_module|globals|vars|locate)\("
 """What finds definitions by names that are text."""
 _REGISTERS = regex(rb"(?m)^[ \t]*@[\w.]*[Rr]egist|\.register\(")
 """What lets others make what a file defines by a name that is text."""
+_COMMENTS = regex(rb"(?m)^[ \t]*#.*$")
 _MOST_FILES = 3_000
 """The number of files of a project that are searched for a name; in a larger one, any name can be anywhere."""
 SEARCHED = (".py", ".yaml", ".yml", ".json", ".toml", ".sh", ".ipynb")
@@ -107,6 +108,29 @@ class Mentions:
             return False
         used = re.compile(rb"(?<!def )(?<!class )\b%s\b" % re.escape(name.encode()))
         return not any(used.search(self._contents.raw(path) or b"") for path in files)
+
+    def uncalled(self, importer: str, name: str) -> bool:
+        """Whether no file of a project that cannot be installed can use a method of `importer` by its name.
+
+        Of other Python files those uses count that stand behind a dot or in quotes: without them, it is another thing
+        of that name. Comments do not use anything.
+        """
+        files = self.files_around(importer)
+        if files is None or importer not in files or self._is_installed(importer):
+            return False
+        one = re.escape(name.encode())
+        used = re.compile(rb"(?<!def )(?<!class )\b%s\b" % one)
+        of_object = re.compile(rb"\.\s*%s\b|[\"']%s[\"']" % (one, one))
+        for path in files:
+            by = of_object if path.endswith(".py") and path != importer else used
+            if by.search(self._code(path)):
+                return False
+        return True
+
+    def _code(self, path: str) -> bytes:
+        """The content of a file, of a Python file without the lines that are comments."""
+        raw = self._contents.raw(path) or b""
+        return _COMMENTS.sub(b"", raw) if path.endswith(".py") else raw
 
     def _is_installed(self, importer: str) -> bool:
         """Whether the project of a file can be installed, and so offers what it defines to others."""

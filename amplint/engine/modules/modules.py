@@ -79,6 +79,7 @@ _WORDS: Mapping[str, Callable[[Modules, str, str], str]] = {
     Query.SETS: lambda modules, importer, name: name if modules.mentions.sets(importer, name) else "",
     Query.SWITCHES: lambda modules, importer, name: name if modules.mentions.switched_on(importer, name) else "",
     Query.UNUSED: lambda modules, importer, name: name if modules.mentions.unused(importer, name) else "",
+    Query.UNCALLED: lambda modules, importer, name: name if modules.mentions.uncalled(importer, name) else "",
     Query.IMPORTERS: _importers,
     Query.MENTIONS: lambda modules, importer, name: (
         name if modules.mentions.mentioned_elsewhere(importer, name) else ""

@@ -38,5 +38,7 @@ class Query(str, enum.Enum):
     """Whether another file mentions a name and the module of the file."""
     UNUSED = "unused"
     """Whether no file does more with a name than to define it."""
+    UNCALLED = "uncalled"
+    """Whether no file can use a method of the file by its name."""
     IMPORTERS = "importers"
     """The files that import a name of the file, with digests of their contents."""

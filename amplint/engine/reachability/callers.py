@@ -13,6 +13,9 @@ from amplint.source.tree import every
 if TYPE_CHECKING:
     from amplint.semantics.reading.program import Program
 
+_LOOKS = frozenset({"super", "isinstance", "issubclass"})
+"""Functions that only look at a class that they are given."""
+
 
 @cached_per_file
 def calls_of(program: Program, source: Source, name: str) -> list[tuple[Source, cst.Call]] | None:
@@ -22,6 +25,8 @@ def calls_of(program: Program, source: Source, name: str) -> list[tuple[Source, 
     found: list[tuple[Source, cst.Call]] = []
     for chunk in dict.fromkeys(chunks) if importers is not None else ():
         for call in every(chunk.module, cst.Call) if name in chunk.words else ():
+            if last_name(call.func) in _LOOKS:
+                continue
             if any(last_name(one.value) == name for one in call.args):
                 return None
             if last_name(call.func) == name:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.engine.reachability.callers import calls_of, given, parameter_of
+from amplint.engine.reachability.chosen_dtypes import is_never
 from amplint.premises import Premise
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -25,7 +26,7 @@ class Switches:
 
     A condition is a parameter, or an attribute that the constructor sets to one. It is off if every call in sight
     leaves it at a default of False, or passes False or what stays False: a setting that is read with that default, and
-    that nothing in the project sets.
+    that nothing in the project sets. A comparison with a dtype is off if nothing gives the attribute that dtype.
     """
 
     def __init__(self, program: Program) -> None:
@@ -39,7 +40,8 @@ class Switches:
             tests = list(_tests(source, place)) if source is not None else []
             found = [self._off(source, test, _DEPTH) for test in tests] if source is not None else []
             left = [self._left_off(source, test) for test in tests] if source is not None and not any(found) else []
-            self._known[place] = next(filter(None, (*found, *left)), None)
+            never = source is not None and any(is_never(self._program, source, test) for test in tests)
+            self._known[place] = next(filter(None, (*found, *left)), Premise.SWITCHED_ON if never else None)
         return self._known[place]
 
     def _left_off(self, source: Source, test: cst.BaseExpression) -> Premise | None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
+from amplint.engine.reachability.accepted import repeats_keyword, takes
 from amplint.engine.reachability.before import SCOPES, before, latest
 from amplint.engine.reachability.lacking import Lacking
 from amplint.engine.reachability.symbols import Table, bound_names, table_of, top_table
@@ -141,9 +142,12 @@ class Unreached:
         names = self._names_of(source)
         function = next((one for one in source.ancestors(node) if isinstance(one, SCOPES)), None)
         table = names.table(function) if names is not None else None
+        evaluated = [*_evaluated(node)]
+        if any(isinstance(one, cst.Call) and repeats_keyword(one) for one in evaluated):
+            return True
         if names is None or table is None:
             return False
-        for one in _evaluated(node):
+        for one in evaluated:
             if isinstance(one, cst.Call):
                 raises = self._call_raises(source, names, table, one, depth) or self._run_raises(source, one, depth)
             elif isinstance(one, cst.Attribute):
@@ -163,9 +167,9 @@ class Unreached:
             return False
         if isinstance(definition, cst.ClassDef):
             found = self._constructor(target, definition)
-            raises = found is not None and not _takes(found.params, call, bound=1)
+            raises = found is not None and not takes(found.params, call, bound=1)
         else:
-            raises = not _takes(definition.params, call, bound=0) or self._body_raises(target, definition, depth - 1)
+            raises = not takes(definition.params, call, bound=0) or self._body_raises(target, definition, depth - 1)
         other = self._names_of(target.source) if raises else None
         return other is not None and names.binds_once(root) and other.binds_once(definition.name.value)
 
@@ -175,7 +179,7 @@ class Unreached:
         if found is None or depth <= 0:
             return False
         chunk, method = found
-        return not _takes(method.params, call, bound=1) or self._body_raises(chunk, method, depth - 1)
+        return not takes(method.params, call, bound=1) or self._body_raises(chunk, method, depth - 1)
 
     def _method(self, source: Source, called: cst.BaseExpression) -> tuple[Chunk, cst.FunctionDef] | None:
         """The method that a call runs: of an object that one assignment makes here, or of `self` without subclasses."""
@@ -375,19 +379,3 @@ def _evaluated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         inner = ()
     for child in inner:
         yield from _evaluated(child)
-
-
-def _takes(params: cst.Parameters, call: cst.Call, *, bound: int) -> bool:
-    """Whether a function can take the arguments of `call` behind the `bound` ones that it is given anyway."""
-    if any(argument.star for argument in call.args):
-        return True
-    positional = [*params.posonly_params, *params.params]
-    count = bound + sum(argument.keyword is None for argument in call.args)
-    keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
-    if count > len(positional) and not isinstance(params.star_arg, cst.Param):
-        return False
-    by_name = {param.name.value for param in (*params.params, *params.kwonly_params)}
-    if params.star_kwarg is None and not keywords <= by_name:
-        return False
-    left = [*positional[count:], *params.kwonly_params]
-    return all(param.default is not None or param.name.value in keywords for param in left)

@@ -73,6 +73,9 @@ class Around(Protocol):
     def is_unused(self, source: Source, name: str) -> bool:
         """Whether the project of `source` cannot be installed, and only defines a name."""
 
+    def is_uncalled(self, source: Source, name: str) -> bool:
+        """Whether nothing in the project of `source`, which cannot be installed, uses a method of this name."""
+
 
 class Program:
     """The linted file `main` and the functions and classes of other files that it reaches.
@@ -170,6 +173,10 @@ class Program:
     def is_unused(self, name: str) -> bool:
         """Whether the project cannot be installed, and none of its files does more with a name than to define it."""
         return self._around is not None and self._around.is_unused(self.main, name)
+
+    def is_uncalled(self, name: str) -> bool:
+        """Whether the project cannot be installed, and nothing in it uses a method of the linted file by its name."""
+        return self._around is not None and self._around.is_uncalled(self.main, name)
 
     def wanted(self, package: str) -> Wanted | None:
         """The versions of a library that the project requires, None if it states none."""

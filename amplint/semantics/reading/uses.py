@@ -31,6 +31,6 @@ def is_in_unused_method(program: Program, node: cst.CSTNode) -> bool:
     name = method.name.value
     if method.decorators or cls.decorators or cls.keywords or not bases <= _PLAIN_BASES:
         return False
-    if name.startswith("_") or name == "forward" or not program.is_unused(name):
+    if name.startswith("_") or name == "forward" or not program.is_uncalled(name):
         return False
     return not program.is_unused(cls.name.value)

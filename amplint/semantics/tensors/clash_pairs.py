@@ -20,6 +20,7 @@ from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.owners import follows, is_of_owner
 from amplint.semantics.tensors.provenance import (
     ARITHMETIC,
+    asked_dtype,
     can_be_wide,
     conversion,
     creating_call,
@@ -96,7 +97,28 @@ def _written(
     callers = target.dtype == FROM_PARAMETER and target.half is not None
     wide = _is_float32(machine, source) or widened_by(machine, source.value) is not None
     differ = ((callers or is_like_another(machine, target)) and wide) or is_lifted_beside(machine, source, target)
+    differ = differ or _is_lifted_from(machine, source, target)
     return [target, source], (source, target) if differ else None
+
+
+def _is_lifted_from(machine: Machine, source: Operand, target: Operand) -> bool:
+    """Whether `source` was computed in float32 from a cast of a tensor, and `target` has the dtype of that tensor."""
+    lifted, kept = source.value, target.value
+    if not isinstance(lifted, Tensor) or lifted.dtype != "float32" or lifted.supposed:
+        return False
+    if not isinstance(kept, (Tensor, Unknown)) or (isinstance(kept, Tensor) and kept.dtypes is not None):
+        return False
+    symbols = machine.symbols
+    other = like(machine, kept.symbol)
+    root = dtype_root(machine, kept.symbol if other is None else other)
+    for one in symbols.derivation(lifted.symbol):
+        is_cast = symbols.key(one)[:2] in (("cast", "float32"), ("converted", "float32"))
+        if is_cast or asked_dtype(machine, one) == "float32":
+            method = symbols.method(one)
+            parts = method[1] if method is not None else symbols.parts(one)
+            if parts and dtype_root(machine, parts[0]) == root:
+                return True
+    return False
 
 
 def is_lifted_beside(machine: Machine, source: Operand, target: Operand) -> bool:

@@ -47,6 +47,7 @@ from amplint.semantics.tensors.widened import (
     lifted_on_a_path,
     lifted_whole,
     widened_by,
+    widened_on_a_path,
 )
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -138,7 +139,7 @@ def emit_clash(
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, from_caller=from_caller,
             converted=widened if refusal is not None and not writes else None,
-            assumed=True,
+            assumed=True, guesses=machine.guesses_for(steady.made) if steady.made is not None else (),
         )  # fmt: skip
     elif widens and converted is not None and (is_cast_like_elsewhere(machine, converted) or _masks(machine, steady)):
         machine.emit(
@@ -341,7 +342,7 @@ def check_layer(
             steady = Operand(node.func, weights)
             machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=reason, assumed=True)
         return
-    if branches_on_dtypes(machine) or _is_default(machine, state, node, op, source, weights):
+    if branches_on_dtypes(machine) or _varies(machine, state, node, op, source, weights):
         return
     if not isinstance(source.value, Tensor):
         return
@@ -357,7 +358,7 @@ def check_layer(
         steady, half = replace(source, made=made), Operand(node.func, weights)
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, from_caller=refusal is STARTS,
-            assumed=True,
+            assumed=True, guesses=machine.guesses_for(made),
         )  # fmt: skip
         return
     widened = widened_by(machine, source.value) or left
@@ -368,13 +369,17 @@ def check_layer(
         )
 
 
-def _is_default(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> bool:
-    """Emit `Clash` for an input that is made in float32 where nothing is given, or computed with such a tensor."""
-    made = made_on_a_path(machine, source.value)
+def _varies(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> bool:
+    """Emit `Clash` for an input that is float32 on one path: made where nothing is given, or widened by an operand."""
+    made, half = made_on_a_path(machine, source.value), Operand(node.func, weights)
     if made is not None:
-        steady, half = replace(source, made=made), Operand(node.func, weights)
+        steady = replace(source, made=made)
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_DEFAULT, assumed=True)
-    return made is not None
+        return True
+    cast = widened_on_a_path(machine, source.value) if not is_switched_off(state) else None
+    if cast is not None:
+        machine.emit(state, Clash, node, op=op, steady=source, half=half, refusal=WEIGHS, converted=cast, assumed=True)
+    return cast is not None
 
 
 def _is_given_by_loader(machine: Machine, value: Value) -> bool:

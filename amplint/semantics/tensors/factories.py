@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from amplint.semantics.events import ONE, UNIFORM, ZEROS, Because
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
 from amplint.semantics.tensors.devices import device_type
 from amplint.semantics.tensors.exchanges import resize
@@ -33,6 +34,7 @@ from amplint.semantics.values.values import (
     number,
     number_operand,
 )
+from amplint.semantics.words import STATISTICS
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import operations_with
@@ -61,6 +63,8 @@ def make(
     """Return the tensor that the factory `op` creates."""
     wanted = arguments.get("dtype")
     dtypes = _dtypes(machine, op, arguments, like)
+    if dtypes == NEVER_HALF and op in _CONTENT and machine.assumes:
+        dtypes = _of_statistics(machine, node, arguments)
     dtype = next(iter(dtypes)) if dtypes is not None and len(dtypes) == 1 else None
     content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if op in _CONTENT else None
     constant = number(content.value) if content is not None else None
@@ -162,6 +166,16 @@ def _inferred(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]
         return dtypes_of_numbers(machine, [content.value]) if content is not None else NEVER_HALF
     default = default_dtype(machine)
     return frozenset({default}) if default is not None else None
+
+
+def _of_statistics(machine: Machine, node: cst.Call, arguments: Arguments) -> frozenset[str]:
+    """The possible dtypes of a tensor whose elements are of unknown type, float32 if they are statistics by name."""
+    content = arguments.get("data", 0)
+    name = last_name(content.node.value) or "" if content is not None else ""
+    if not STATISTICS.search(name):
+        return NEVER_HALF
+    machine.record_guesses(node, STATISTICS.guesses(name))
+    return frozenset({"float32"})
 
 
 def _words(node: cst.CSTNode) -> set[str]:

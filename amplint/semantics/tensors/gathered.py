@@ -8,9 +8,9 @@ from amplint.regex import regex
 from amplint.semantics.python.containers import each, record_each
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.tensors.tensors import derived
+from amplint.semantics.tensors.tensors import derived, tensor
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import NONE, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -20,6 +20,8 @@ _MADE = regex(r"\b(\w+)(?:: [^\n=]{1,60})? = (?:\[\]|list\(\)|\[[^\n]{1,200}\sfo
 _READ = regex(r"(?:\b(?:cat|stack|concat|concatenate|hstack|vstack|dstack)\(\s{0,40}| in )[\[(]?(\w+)[,)\[:\]]")
 """The name of what is joined, or gone through."""
 _EMPTY, _COMPREHENSION, _LIST = "display", "comprehension", "builtins.list"
+_COMPUTED = "<computed>"
+"""The attribute of a list for the value of unknown type that is appended to it."""
 
 
 @cached_per_chunk
@@ -68,7 +70,9 @@ class Gathered(Tracker):
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """An element is replaced."""
-        if isinstance(owner, Unknown) and gathered(self.machine, state, owner) is not None:
+        if isinstance(owner, Unknown) and (
+            owner.symbol in self._lists or gathered(self.machine, state, owner) is not None
+        ):
             self._add(state, owner, value)
 
     def unseen(self, state: State, call: Call) -> None:
@@ -87,11 +91,26 @@ class Gathered(Tracker):
 
     def _add(self, state: State, owner: Unknown, added: Value) -> None:
         """Forget what the elements have in common if `added` has it not."""
+        self._compute(state, owner, added)
         known = gathered(self.machine, state, owner)
         if known is None or not _alike(known, added):
-            self._mix(state, owner.symbol)
+            self._differ(state, owner.symbol)
+
+    def _compute(self, state: State, owner: Unknown, added: Value) -> None:
+        """Record an element of unknown type, if it is the first one or the same as the first one."""
+        if isinstance(added, Unknown) and self._is_empty(state, owner):
+            self._lists.add(owner.symbol)
+            state.set_attribute(owner.symbol, _COMPUTED, added)
+        elif _COMPUTED in state.heap.get(owner.symbol, {}) and _computed(state, owner) != added:
+            state.set_attribute(owner.symbol, _COMPUTED, NONE)
 
     def _mix(self, state: State, symbol: int) -> None:
+        """Forget all that is known of the elements."""
+        self._differ(state, symbol)
+        if _COMPUTED in state.heap.get(symbol, {}):
+            state.set_attribute(symbol, _COMPUTED, NONE)
+
+    def _differ(self, state: State, symbol: int) -> None:
         record_each(state, symbol, self.machine.unknown("mixed", parts=(symbol,)))
 
     def _is_empty(self, state: State, owner: Unknown) -> bool:
@@ -126,3 +145,14 @@ def gathered(machine: Machine, state: State, value: Value) -> Tensor | None:
     if machine.symbols.key(value.symbol)[0] != _COMPREHENSION:
         return None
     return machine[Gathered].elements.get(machine.symbols.parts(value.symbol)[-1])
+
+
+def computed(machine: Machine, state: State, value: Value) -> Tensor | None:
+    """The one value of unknown type that was appended to a list, as a tensor; None if that is not known."""
+    known = _computed(state, value) if isinstance(value, Unknown) else None
+    return tensor(machine, known) if known is not None else None
+
+
+def _computed(state: State, owner: Unknown) -> Unknown | None:
+    known = state.heap.get(owner.symbol, {}).get(_COMPUTED)
+    return known if isinstance(known, Unknown) else None

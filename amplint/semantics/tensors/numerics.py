@@ -30,7 +30,7 @@ from amplint.semantics.tensors import (
 from amplint.semantics.tensors.exchanges import resize
 from amplint.semantics.tensors.flow import Place, local_outcome, regime, with_dtype
 from amplint.semantics.tensors.foreign_limits import limit_of_another
-from amplint.semantics.tensors.gathered import gathered
+from amplint.semantics.tensors.gathered import computed, gathered
 from amplint.semantics.tensors.indexing import taken
 from amplint.semantics.tensors.kinship import tensors_in
 from amplint.semantics.tensors.masks import has_no_empty_rows, inherited, mends
@@ -410,8 +410,10 @@ def _joined(machine: Machine, state: State, op: str, first: Argument, arguments:
     """The tensors passed to an operation as a list, or one by one; None if it takes a single one."""
     if isinstance(first.value, Items):
         return _parts(machine, first.node.value, first.value)
-    if op in _JOINS and (like := gathered(machine, state, first.value)) is not None:
-        return [(first.node.value, like)]
+    if op in _JOINS:
+        like = gathered(machine, state, first.value) or computed(machine, state, first.value)
+        if like is not None:
+            return [(first.node.value, like)]
     given = [argument for argument in arguments.given if argument.keyword is None]
     if op != "meshgrid" or any(one.star for one in given):
         return None

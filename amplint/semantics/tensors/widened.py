@@ -17,7 +17,7 @@ from amplint.semantics.tensors.provenance import (
     views,
 )
 from amplint.semantics.tensors.tensors import COMPARISONS, Tensors
-from amplint.semantics.values.values import Tensor, Value
+from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.operations import FIRST_DECIDES
@@ -25,6 +25,7 @@ from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, words
 
 _KEEP = operations_with("keeps") | operations_with("follows") | FIRST_DECIDES | words("sum pow Power")
 _JOINS, _REDUCES = operations_with("joins"), operations_with("reduces")
+_NUMBERS = words("value number")
 _WHOLE = BOOLEAN | INTEGER | words("one_hot long bool int")
 
 
@@ -77,6 +78,38 @@ def lifted_by_operand(machine: Machine, value: Value) -> cst.Call | None:
         if key[:2] in (("cast", "float32"), ("converted", "float32")) and isinstance(node, cst.Call):
             return node
     return None
+
+
+def widened_on_a_path(machine: Machine, value: Value) -> cst.Call | None:
+    """The cast of an operand by which `value` is float32 on one of the paths that lead here, the others without casts.
+
+    The other operand was not cast.
+    """
+    if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
+        return None
+    symbols = machine.symbols
+    root = dtype_root(machine, value.symbol)
+    while symbols.key(root)[0] in _KEEP and symbols.parts(root):
+        root = dtype_root(machine, symbols.parts(root)[0])
+    casts = {one: _cast_in(machine, one) for one in symbols.alternatives(root)}
+    found = next((cast for one, cast in casts.items() if cast is not None and _meets_uncast(machine, one)), None)
+    if found is None or None not in casts.values():
+        return None
+    key = symbols.key(found)
+    node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(found)
+    return node if isinstance(node, cst.Call) else None
+
+
+def _meets_uncast(machine: Machine, symbol: int, depth: int = 4) -> bool:
+    """Whether arithmetic on a cast tensor and on what was not cast, and is no number, computed this."""
+    symbol = dtype_root(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] not in ARITHMETIC:
+        return depth > 0 and key[0] in _KEEP and bool(parts) and _meets_uncast(machine, parts[0], depth - 1)
+    uncast = [one for one in parts if last_cast(machine, one) is None]
+    if len(uncast) < len(parts) and any(machine.symbols.key(one)[0] not in _NUMBERS for one in uncast):
+        return True
+    return depth > 0 and any(_meets_uncast(machine, one, depth - 1) for one in uncast)
 
 
 def left_wide(machine: Machine, value: Value) -> cst.Call | None:
