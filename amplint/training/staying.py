@@ -156,8 +156,8 @@ class Staying:
         there is no such statement, or if a loop can be left or continued before it.
         """
         statement = self._script.statement_of(binding)
-        block = list(self._script.block_of(statement))
-        behind = block[block.index(statement) + 1 :]
+        block = list(self._script.block_of(statement)) if statement is not None else [binding]
+        behind = block[block.index(statement or binding) + 1 :]
         last = next((place for place, one in enumerate(behind) if _binds(one, name)), None)
         between = [] if last is None else [node for one in behind[: last + 1] for node in walk(one)]
         return [] if any(isinstance(one, (cst.Break, cst.Continue)) for one in between) else between
@@ -218,7 +218,7 @@ class Staying:
         return known or (not made and name in losses and path.rpartition(".")[0] in _FUNCTIONAL)
 
     def gives_loss(self, call: cst.Call) -> bool:
-        """Whether what `call` gives is assigned to losses by name alone: a model computes those in float32 as a rule."""
+        """Whether `call` gives losses alone, by the names of its targets: models compute them in float32 as a rule."""
         above = self._script.source.parent(call)
         assigned = above.targets if isinstance(above, cst.Assign) else ()
         names = [dotted(one) for each in assigned for one in targets(each.target)]
@@ -226,9 +226,7 @@ class Staying:
 
     def is_tensor(self, call: cst.Call) -> bool:
         """Whether `call` certainly gives one floating-point tensor, as that model does elsewhere in the file."""
-        path = dotted(call.func)
-        same = [one for one in self._script.calls if path is not None and one is not call and dotted(one.func) == path]
-        return self._gives_tensor(call) or (any(map(self._gives_tensor, same)) and self._is_whole(call))
+        return self._gives_tensor(call) or (any(map(self._gives_tensor, self._same(call))) and self._is_whole(call))
 
     def _is_whole(self, call: cst.Call) -> bool:
         """Whether nothing is known to take apart what `call` gives."""
@@ -249,10 +247,23 @@ class Staying:
 
     def are_tensors(self, call: cst.Call) -> bool:
         """Whether `call` certainly gives floating-point tensors, one for each variable of a tuple."""
+        count = len(self.parts(call))
+        alike = (one for one in self._same(call) if len(self.parts(one)) == count)
+        return bool(count) and (self._gives_tensors(call) or any(map(self._gives_tensors, alike)))
+
+    def _gives_tensors(self, call: cst.Call) -> bool:
+        return all(isinstance(one, cst.Name) and self._holds_tensor(one) for one in self.parts(call))
+
+    def parts(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """The targets to which what `call` gives is unpacked."""
         above = self._script.source.parent(call)
         target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
-        parts = [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
-        return bool(parts) and all(isinstance(one, cst.Name) and self._holds_tensor(one) for one in parts)
+        return [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
+
+    def _same(self, call: cst.Call) -> list[cst.Call]:
+        """The other calls of the file by the same name."""
+        path = dotted(call.func)
+        return [one for one in self._script.calls if path is not None and one is not call and dotted(one.func) == path]
 
     def _holds_tensor(self, target: cst.BaseExpression) -> bool:
         """Whether what is assigned to `target` is used as a floating-point tensor."""

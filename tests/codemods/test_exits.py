@@ -283,7 +283,7 @@ def test_binary_cross_entropy_behind_the_region_is_left_as_it_is() -> None:
 def test_evaluation_gives_float32_too() -> None:
     rows = "        output = model(x)\n        print(contrast(output))\n"
     text = _converted(f"{PLAIN}\n\ndef predict(model, batches):\n    model.eval()\n    for x in batches:\n{rows}")
-    assert f"        {ON}\n            output = to_float32(model(x))\n        print(contrast(output))\n" in text
+    assert f"        {ON}\n            output = model(x).float()\n        print(contrast(output))\n" in text
 
 
 def test_the_forward_pass_of_a_gradient_penalty_is_float32() -> None:
@@ -299,3 +299,119 @@ def test_the_forward_pass_of_a_gradient_penalty_is_float32() -> None:
     text = _converted(text.replace("def train", f"{penalty}def train"))
     assert "    score = model(x)\n" in text
     assert "penalty(model, x).float()" not in text
+
+
+def test_an_output_for_another_model_stays_half_where_its_variable_is_bound_again() -> None:
+    model = (
+        "        output = encoder(x)\n        output = torch.transpose(output, 0, 1)\n        output = model(output)\n"
+    )
+    text = PLAIN.replace("        output = model(x)\n", model).replace("F.cross_entropy", "contrast")
+    converted = _converted(text.replace("def train(", "def train(encoder, ").replace("model.cuda()", "encoder.cuda()"))
+    rows = ["output = encoder(x)", "output = torch.transpose(output, 0, 1)", "output = model(output).float()"]
+    assert "".join(f"            {row}\n" for row in rows) in converted
+
+
+def test_an_output_that_is_read_before_a_break_becomes_float32() -> None:
+    rows = "        output = model(x)\n        if not len(y):\n            break\n        output = model(output)\n"
+    text = PLAIN.replace("        output = model(x)\n", rows).replace("F.cross_entropy", "contrast")
+    assert "output = model(x).float()\n" in _converted(f"{text}    print(output.exp())\n")
+
+
+def test_a_call_of_several_rows_is_indented_and_cast() -> None:
+    call = "        output = model(\n            x,\n        )\n"
+    converted = _converted(PLAIN.replace("        output = model(x)\n", call).replace("F.cross_entropy", "contrast"))
+    assert f"        {ON}\n            output = model(\n                x,\n            ).float()\n" in converted
+
+
+def test_losses_that_a_model_computes_need_no_cast() -> None:
+    """Autocast computes the losses of PyTorch in float32, also within a model."""
+    text = PLAIN.replace("output = model(x)", "losses = model(x, y)").replace(
+        "F.cross_entropy(output, y)", "sum(losses.values())"
+    )
+    converted = _converted(text.replace("output.argmax(1).eq(y).sum()", "loss"))
+    assert f"        {ON}\n            losses = model(x, y)\n" in converted
+
+
+EVALUATED = (
+    PLAIN.replace("output = model(x)", "output, value = model(x)").replace("contrast", "distance")
+    + """
+
+def evaluate(model, x):
+    with torch.no_grad():
+        output, _ = model(x)
+    return distance(output)
+"""
+)
+
+
+def test_outputs_are_tensors_where_another_call_of_the_model_shows_it() -> None:
+    text = EVALUATED.replace("F.cross_entropy(output, y)", "distance(output + 1, value * 2)")
+    assert "output, _ = (output_.float() for output_ in model(x))\n" in _converted(text)
+
+
+CHOSEN = """import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.block(x)
+        parts = torch.chunk(x, 2)
+        if self.training:
+            x = x + torch.cat(parts)
+        x = self.head(x)
+        return RESULT
+"""
+
+
+def test_pieces_of_one_tensor_are_cast_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(CHOSEN.replace("RESULT", "torch.chunk(x, 2, 1)"), encoding="utf-8")
+    head, _, loop = PLAIN.partition("    model.cuda().train()\n")
+    text = f"from net import Net\n{head}    model = Net().cuda()\n{loop}".replace(
+        "output = model", "output, rest = model"
+    )
+    text = text.replace("F.cross_entropy(output, y)", "contrast(output, rest)")
+    found = convert(text, Wish(to="amp", dtype="bfloat16"), str(tmp_path / "train.py"))
+    assert "output, rest = (output_.float() for output_ in model(x))\n" in found.text
+
+
+@pytest.mark.parametrize(
+    ("result", "single"),
+    [
+        ("x", True),
+        ("F.relu(x).view(-1)", True),
+        ("-x if self.training else x * 2", True),
+        ("(x, x)", False),
+        ("{'out': x}", False),
+        ("self.unknown(x)", False),
+        ("x.topk(2)", False),
+    ],
+)
+def test_a_model_returns_one_tensor_by_what_it_computes(tmp_path: Path, result: str, single: bool) -> None:
+    (tmp_path / "net.py").write_text(CHOSEN.replace("RESULT", result), encoding="utf-8")
+    text = PLAIN.replace("F.cross_entropy", "contrast").replace(
+        "        print(output.argmax(1).eq(y).sum().item())\n", ""
+    )
+    main = text.replace("model, batches, optimizer", "batches, optimizer").replace(
+        "    model.cuda()", "    model = Net().cuda()\n    model"
+    )
+    path = tmp_path / "train.py"
+    path.write_text("from net import Net\n" + main, encoding="utf-8")
+    found = convert(path.read_text(encoding="utf-8"), Wish(to="amp", dtype="bfloat16"), str(path))
+    assert found.refused == ()
+    assert ("to_float32" in found.text) is not single

@@ -219,6 +219,7 @@ def test_arrays_in_a_comprehension_are_float32_for_opencv() -> None:
         ("kept = torch.zeros(2, 4)\n        kept.scatter_(1, y, self.layer(x))", True),
         ("kept = torch.zeros(2, 4)\n        kept.scatter_add_(1, y, torch.ones(2, 4))", False),
         ("self.kept.masked_scatter_(y, x)", True),
+        ("self.kept.lerp_(x.mean(0), 0.1)", True),
         ("kept = torch.zeros(2, 4)\n        kept[y > 0] = 1", False),
     ],
 )

@@ -199,7 +199,7 @@ def test_a_loss_of_an_object_that_is_handed_the_model(tmp_path: Path, how: str, 
     header = f'with torch.autocast(device_type="cpu", dtype=torch.{dtype}):'
     body = how.splitlines()[-1].strip() + '\n                loss = losses["loss"].mean()\n'
     if how == DIRECT:
-        body = "losses = to_float32(self.diffusion.training_losses(self.model, micro, t))\n            loss = "
+        body = "losses = self.diffusion.training_losses(self.model, micro, t)\n            loss = "
     expected = f"            {header}\n                {body}"
     assert (found.refused, expected in found.text) == ((), True)
     assert run(tmp_path, found.text, DIFFUSION) == pytest.approx(run(tmp_path, text, DIFFUSION), rel=0.02)

@@ -65,6 +65,7 @@ def attack(model, optimizer, images, labels):
             "computes in double precision",
         ),
         (LOOP.replace("\n\n", "\n\ntorch.set_default_tensor_type('torch.DoubleTensor')\n", 1), 4, "double precision"),
+        (LOOP.replace("nn.Linear(4, 1)", "nn.Linear(4, 1).double()"), 4, "computes in double precision"),
         (LOOP.replace("model(x)", "model(x.to_sparse())"), 8, "a sparse tensor"),
         (LOOP.replace("step()", "step("), 10, "syntax error"),
     ],

@@ -7,6 +7,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every, target_names, walk
 from amplint.training import wrappers
+from amplint.training.bindings import bound_paths, called_name
 from amplint.training.derived import differentiating
 from amplint.training.hazards import is_sparse, multiplies_sparse
 from amplint.training.observed import Observed, framework
@@ -20,6 +21,7 @@ _OF_OPTIMIZERS = frozenset(
 """Methods and attributes of optimizers, and of containers of them."""
 _DEFAULTS = ("set_default_dtype", "set_default_tensor_type")
 _DOUBLE = ("torch.double", "torch.float64", "torch.DoubleTensor", "torch.cuda.DoubleTensor")
+_OF_DOUBLE = "this computes in double precision, which autocast leaves alone"
 _OF_LOSSES = "torch.autograd.backward(); call backward() on the sum of the losses instead"
 
 
@@ -40,6 +42,9 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
             _check_node(script, node, seen, scales=scales)
             if is_sparse(node) and not mended and not _is_unused(script, observed, node):
                 raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
+    for call in script.calls:
+        with reasons.collecting():
+            _check_double(script, observed, call)
     for call in (*observed.backwards, *observed.steps):
         with reasons.collecting():
             script.statement(call)
@@ -81,6 +86,16 @@ def _check_derived(script: Script, step: cst.Call) -> None:
         raise Refusal(step, f"{place[0]}:{place[1]} makes gradients of this step, which no scaler scales there")
 
 
+def _check_double(script: Script, observed: Observed, call: cst.Call) -> None:
+    """Raise Refusal if `call` makes a model one of double precision."""
+    if called_name(call) != "double" or call.args or not isinstance(call.func, cst.Attribute):
+        return
+    above = script.source.parent(call)
+    named = bound_paths(above, whole=True) if isinstance(above, cst.Assign) else set()
+    if {*named, dotted(call.func.value)} & (observed.models | observed.modules):
+        raise Refusal(call, _OF_DOUBLE)
+
+
 def _is_repeated(script: Script, observed: Observed, step: cst.Call, optimizer: cst.BaseExpression) -> bool:
     """Whether a loop steps one optimizer on the gradients that a backward pass before the loop has made."""
     around = (one for one in script.source.ancestors(step) if isinstance(one, (cst.For, cst.While, cst.FunctionDef)))
@@ -118,7 +133,7 @@ def _is_unused(script: Script, observed: Observed, node: cst.CSTNode) -> bool:
 def _check_node(script: Script, node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None:
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         if node.func.attr.value in _DEFAULTS and any(_is_double(script, argument.value) for argument in node.args):
-            raise Refusal(node, "this computes in double precision, which autocast leaves alone")
+            raise Refusal(node, _OF_DOUBLE)
         _check_call(node, node.func, seen, scales)
     elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
         raise Refusal(node, "a backward pass in a lambda")

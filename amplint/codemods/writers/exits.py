@@ -20,6 +20,7 @@ from amplint.training.bindings import called_name, matched, paths
 from amplint.training.flow import Flow
 from amplint.training.observed import Observed
 from amplint.training.script import Script
+from amplint.training.single import gives_one_tensor
 from amplint.training.staying import Staying
 from amplint.training.surroundings import whole_program
 
@@ -94,13 +95,19 @@ class Exits:
             for call in self.casts
             if known[call] != "float32" and not (call in unclear and self._staying.gives_loss(call))
         ]
-        unsure = [call for call in casts if call in unclear and not self._staying.is_tensor(call)]
-        several = [call for call in unsure if self._staying.are_tensors(call)]
-        helped = [call for call in unsure if call not in several]
+        several = [
+            call
+            for call in casts
+            if self._staying.parts(call) and (call not in unclear or self._staying.are_tensors(call))
+        ]
+        unsure = [
+            call for call in casts if call in unclear and call not in several and not self._staying.is_tensor(call)
+        ]
+        helped = [call for call in unsure if not gives_one_tensor(self._script.source, call)]
         part = self._script.fresh("output")
         for call in casts:
             span = self._script.source.span(call)
-            if call in unsure:
+            if call in several or call in helped:
                 begin = f"({part}.float() for {part} in " if call in several else f"{self._name}("
                 yield Edit(Span(span.start, span.start), begin)
                 yield Edit(Span(span.end, span.end), ")")
