@@ -270,6 +270,7 @@ def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
     return _is_in_open_function(source, node) and not has_kernels(source, needed=True)
 
 
+@cached_per_file
 def caters_for_others(source: Source) -> bool:
     """Whether a file chooses between devices, or tests for one, other than CUDA."""
     return _CATERS_FOR_OTHERS.search(source.text) is not None
