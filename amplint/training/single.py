@@ -20,12 +20,13 @@ _FUNCTIONAL = frozenset({"torch", "F", "nn.functional", "torch.nn.functional"})
 _ONE = OPERATIONS.keys() - {"chunk", "split", "tensor_split", "unbind"} - operations_with("indices-too")
 _ONE -= operations_with("indices-along") | operations_with("asks") | operations_with("returns")
 _LAYERS = frozenset({*(cls for cls, op in MODULE_OPS.items() if op in _ONE), "Sequential"})
+_DISPLAYS = (cst.Tuple, cst.List, cst.Dict, cst.ListComp, cst.DictComp)
 _DEPTH = 4
 """The number of classes through which a result is followed."""
 
 
 def gives_one_tensor(main: Source, call: cst.Call) -> bool:
-    """Whether each class of the project whose object `call` can run returns one tensor, and there is one."""
+    """Whether each class of the project that `call`, of a model, can run returns one tensor, and there is one."""
     path, program = dotted(call.func) or "", whole_program(main)
     made = (program.resolve(main, name) for name in constructors(main, path))
     models = [(program, one) for one in made if isinstance(one, Chunk) and one.is_class]
@@ -69,6 +70,8 @@ class _Judge:
     def _is_variable(self, name: str) -> bool:
         binding = [one for one in self._assigns if any(_names(each.target, name) for each in one.targets)]
         if name in self._asked or not binding or name not in bound_paths(binding[-1], whole=True):
+            return False
+        if any(isinstance(one.value, _DISPLAYS) for one in binding):
             return False
         self._asked.add(name)
         found = self.is_tensor(binding[-1].value)

@@ -55,6 +55,10 @@ class Staying:
         assigned = (each for one in statements for each in every(one, cst.AssignTarget))
         return "forward" in methods or any(dotted(each.target) == "forward" for each in assigned)
 
+    def calls_model(self, call: cst.Call) -> bool:
+        """Whether `call` runs the forward pass of a model of the file, and no other method."""
+        return dotted(call.func) in self._models
+
     def outermost(self, statement: cst.CSTNode) -> Iterator[cst.Call]:
         """The calls in a statement that run a model, without those that another such call is given."""
         calls = [one for one in every(statement, cst.Call) if self.runs_model(one)]

@@ -375,7 +375,13 @@ class Net(nn.Module):
         if self.training:
             x = x + torch.cat(parts)
         x = self.head(x)
+        pair = (x, x)
+        if len(x) > 1:
+            pair = x + 1
         return RESULT
+
+    def features(self, x):
+        return [self.block(x)]
 """
 
 
@@ -398,6 +404,7 @@ def test_pieces_of_one_tensor_are_cast_one_by_one(tmp_path: Path) -> None:
         ("-x if self.training else x * 2", True),
         ("(x, x)", False),
         ("{'out': x}", False),
+        ("pair", False),
         ("self.unknown(x)", False),
         ("x.topk(2)", False),
     ],
@@ -415,3 +422,12 @@ def test_a_model_returns_one_tensor_by_what_it_computes(tmp_path: Path, result: 
     found = convert(path.read_text(encoding="utf-8"), Wish(to="amp", dtype="bfloat16"), str(path))
     assert found.refused == ()
     assert ("to_float32" in found.text) is not single
+
+
+def test_another_method_of_a_model_gives_what_its_forward_pass_does_not_tell(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(CHOSEN.replace("RESULT", "x"), encoding="utf-8")
+    head, _, loop = PLAIN.partition("    model.cuda().train()\n")
+    text = f"from net import Net\n{head}    model = Net().cuda()\n    model.train()\n{loop}".replace("model(x)", "model.features(x)")
+    text = text.replace("F.cross_entropy", "contrast").replace("output.argmax(1).eq(y).sum()", "loss")
+    found = convert(text, Wish(to="amp", dtype="bfloat16"), str(tmp_path / "train.py"))
+    assert "output = to_float32(model.features(x))\n" in found.text

@@ -103,7 +103,7 @@ class Exits:
         unsure = [
             call for call in casts if call in unclear and call not in several and not self._staying.is_tensor(call)
         ]
-        helped = [call for call in unsure if not gives_one_tensor(self._script.source, call)]
+        helped = [call for call in unsure if not self._returns_one(call)]
         part = self._script.fresh("output")
         for call in casts:
             span = self._script.source.span(call)
@@ -124,6 +124,10 @@ class Exits:
             code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
+
+    def _returns_one(self, call: cst.Call) -> bool:
+        """Whether `call` certainly gives one tensor by the classes of the models that it can run."""
+        return self._staying.calls_model(call) and gives_one_tensor(self._script.source, call)
 
     def _top(self, call: cst.Call) -> cst.CSTNode:
         """The statement of the module in front of which a function stands that `call` is to be passed to."""
