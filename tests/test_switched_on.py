@@ -177,3 +177,39 @@ def test_a_configuration_switches_on_what_a_library_refuses(tmp_path: Path, told
     text = text.replace("self.gradient_checkpointing", 'getattr(self.config, "gradient_checkpointing", False)')
     files = {"encoder.py": text, **USED, **({"config.json": '{"gradient_checkpointing": true}\n'} if told else {})}
     assert bool(lint(tmp_path, files, "encoder.py", "AMP603")) is told
+
+
+TRAINED = """import torch
+from torch import nn
+from constants import USE_AMP
+
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        with torch.autocast("cuda", enabled=USE_AMP):
+            loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+model = nn.Linear(4, 4).cuda()
+train(model, [torch.ones(2, 2, 4).cuda()], torch.optim.SGD(model.parameters(), 0.1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("constants", "more", "told"),
+    [
+        ("USE_AMP = False\n", "", False),
+        ("USE_AMP = True\n", "", True),
+        ("USE_AMP = False\nif True:\n    USE_AMP = True\n", "", True),
+        ("USE_AMP = False\n", "import constants\n\nconstants.USE_AMP = True\n", True),
+    ],
+    ids=["off", "on", "bound twice", "set from elsewhere"],
+)
+def test_regions_that_a_constant_of_another_file_disables(
+    tmp_path: Path, constants: str, more: str, told: bool
+) -> None:
+    files = {"train.py": TRAINED, "constants.py": constants, "main.py": more}
+    assert bool(lint(tmp_path, files, "train.py", "AMP208")) is told

@@ -427,7 +427,8 @@ def test_a_model_returns_one_tensor_by_what_it_computes(tmp_path: Path, result: 
 def test_another_method_of_a_model_gives_what_its_forward_pass_does_not_tell(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(CHOSEN.replace("RESULT", "x"), encoding="utf-8")
     head, _, loop = PLAIN.partition("    model.cuda().train()\n")
-    text = f"from net import Net\n{head}    model = Net().cuda()\n    model.train()\n{loop}".replace("model(x)", "model.features(x)")
+    text = f"from net import Net\n{head}    model = Net().cuda()\n    model.train()\n{loop}"
+    text = text.replace("model(x)", "model.features(x)")
     text = text.replace("F.cross_entropy", "contrast").replace("output.argmax(1).eq(y).sum()", "loss")
     found = convert(text, Wish(to="amp", dtype="bfloat16"), str(tmp_path / "train.py"))
     assert "output = to_float32(model.features(x))\n" in found.text

@@ -24,9 +24,10 @@ _OFF = frozenset({"False", "None"})
 class Switches:
     """Answers for one program what switches on the conditions around a place.
 
-    A condition is a parameter, or an attribute that the constructor sets to one. It is off if every call in sight
-    leaves it at a default of False, or passes False or what stays False: a setting that is read with that default, and
-    that nothing in the project sets. A comparison with a dtype is off if nothing gives the attribute that dtype.
+    A condition is a parameter, an attribute that the constructor sets to one, or a constant of another file, which may
+    also enable a region or a scaler. It is off if every call in sight leaves it at a default of False, or passes False
+    or what stays False: a setting that is read with that default, and that nothing in the project sets. A comparison
+    with a dtype is off if nothing gives the attribute that dtype.
     """
 
     def __init__(self, program: Program) -> None:
@@ -40,6 +41,7 @@ class Switches:
             tests = list(_tests(source, place)) if source is not None else []
             found = [self._off(source, test, _DEPTH) for test in tests] if source is not None else []
             left = [self._left_off(source, test) for test in tests] if source is not None and not any(found) else []
+            found += [self._off_by_constant(source, one) for one in _enabling(place)] if source is not None else []
             never = source is not None and any(is_never(self._program, source, test) for test in tests)
             self._known[place] = next(filter(None, (*found, *left)), Premise.SWITCHED_ON if never else None)
         return self._known[place]
@@ -113,10 +115,22 @@ class Switches:
             return None
         bound = _bound(function or source.chunk_of(value).module, value.value)
         parameter = parameter_of(function, value.value) if function is not None else None
+        if parameter is None and not bound:
+            return self._off_by_constant(source, value)
         if parameter is None or bound:
             only = bound[0] if len(bound) == 1 and parameter is None else None
             return self._off(source, only, depth - 1) if only is not None and depth > 0 else None
         return self._off_parameter(source, function, *parameter, depth - 1) if function is not None else None
+
+    def _off_by_constant(self, source: Source, value: cst.BaseExpression) -> Premise | None:
+        """The same for a name that is imported from a file which binds it once, to False or None."""
+        one = source.imports.get(value.value) if isinstance(value, cst.Name) else None
+        home = self._program.imported(source, one.module, "") if one is not None and one.name else None
+        if one is None or not isinstance(home, Source):
+            return None
+        bound = [each for chunk in home.chunks if one.name in chunk.words for each in _bound(chunk.module, one.name)]
+        off = len(bound) == 1 and isinstance(bound[0], cst.Name) and bound[0].value in _OFF
+        return Premise.SWITCHED_ON if off and not self._program.switches_on(one.name, home) else None
 
     def _off_attribute(self, source: Source, value: cst.Attribute, depth: int) -> Premise | None:
         """The same for an attribute of the object itself that one assignment takes from something else."""
@@ -170,6 +184,13 @@ def _bound(scope: cst.CSTNode, path: str) -> list[cst.BaseExpression]:
         elif isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.For, cst.NamedExpr)):
             found += [node.target] if dotted(node.target) == path or path in target_names(node.target) else []
     return found
+
+
+def _enabling(place: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What a region or a scaler that is made at `place` is enabled by."""
+    for one in place.args if isinstance(place, cst.Call) else ():
+        if one.keyword is not None and one.keyword.value == "enabled":
+            yield one.value
 
 
 def _tests(source: Source, place: cst.CSTNode) -> Iterator[cst.BaseExpression]:

@@ -154,9 +154,11 @@ class Program:
         """Whether something can set a setting of this name: in the project, or if that is not known."""
         return self._around is None or self._around.sets(self.main, name)
 
-    def switches_on(self, name: str) -> bool:
-        """Whether something can switch on a setting that is off by default: in the project, or if that is not known."""
-        return self._around is None or self._around.switches_on(self.main, name)
+    def switches_on(self, name: str, home: Source | None = None) -> bool:
+        """Whether something can switch on a setting of the file `home`, the linted one if None, that is off by default:
+        in the project, or if that is not known.
+        """
+        return self._around is None or self._around.switches_on(home or self.main, name)
 
     def is_mentioned_elsewhere(self, name: str) -> bool:
         """Whether another file of the project can mention a name."""
