@@ -83,6 +83,7 @@ def attack(model, optimizer, images, labels):
         "double",
         "double by name",
         "double tensors",
+        "double model",
         "sparse",
         "syntax",
     ],

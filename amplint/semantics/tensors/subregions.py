@@ -195,12 +195,15 @@ def _stays_half(machine: Machine, region: Region, op: str, value: Tensor, shown:
 
 
 def _is_of_layer(machine: Machine, symbol: int) -> bool:
-    """Whether this is the result of a layer or function of one argument that is no method of another tensor."""
+    """Whether this is the result of a layer or function of one argument that is no method of another tensor.
+
+    What a loop takes apart, such as pairs of layers and their inputs, has methods that are layers.
+    """
     called = machine.symbols.callee(symbol)
     if called is None or machine.symbols.parts(symbol)[-2:-1] != (called,):
         return False
     key, parts = machine.symbols.key(called), machine.symbols.parts(called)
-    return key[0] != "attribute" or machine.symbols.key(parts[0])[0] == "self"
+    return key[0] != "attribute" or machine.symbols.key(parts[0])[0] in ("self", "part")
 
 
 def _was_converted(machine: Machine, symbol: int) -> bool:
