@@ -133,21 +133,6 @@ def test_variables_that_a_round_binds_too_late(tmp_path: Path, first: str, last:
     assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
 
 
-@pytest.mark.parametrize(
-    ("first", "runs"),
-    [
-        ("load(None)", True),
-        ("load(None, threads=4)", False),
-        ("print(missing)", False),
-        ("def other():\n    return missing", True),
-        ("try:\n    load()\nexcept TypeError:\n    pass", True),
-    ],
-)
-def test_exceptions_before_the_definitions_of_a_script(tmp_path: Path, first: str, runs: bool) -> None:
-    files = {"train.py": SCRIPT.format(made="loader = load(path)", more=f"\n\n{first}"), "data.py": DATA}
-    assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
-
-
 @pytest.mark.parametrize("more", [", *", "\nfrom other import *", "\nexec(open('settings').read())"])
 def test_names_that_may_be_bound_elsewhere(tmp_path: Path, more: str) -> None:
     files = {"train.py": SCRIPT.format(made="loader = Folder(root, 'png')", more=more), "data.py": DATA}

@@ -46,16 +46,8 @@ def _bound_in(statement: cst.CSTNode) -> Iterator[str]:
 
 
 def before(source: Source, place: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The statements that run before `place` whenever that does, in its function or at the top level of a script.
-
-    In a notebook those of other cells do not count, which a reader can leave out.
-    """
-    for block in _blocks_before(source, place):
-        yield from block
-    if source.function_around(place) is None and not source.filename.endswith(".ipynb"):
-        home = source.chunk_of(place)
-        for chunk in itertools.takewhile(functools.partial(operator.is_not, home), source.chunks):
-            yield from chunk.module.body if chunk.name is None else ()
+    """The statements that run before `place` whenever that does, in its function."""
+    return (statement for block in _blocks_before(source, place) for statement in block)
 
 
 def _blocks_before(source: Source, place: cst.CSTNode) -> Iterator[Sequence[cst.CSTNode]]:

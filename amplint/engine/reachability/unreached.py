@@ -142,12 +142,9 @@ class Unreached:
         names = self._names_of(source)
         function = next((one for one in source.ancestors(node) if isinstance(one, SCOPES)), None)
         table = names.table(function) if names is not None else None
-        evaluated = [*_evaluated(node)]
-        if any(isinstance(one, cst.Call) and repeats_keyword(one) for one in evaluated):
-            return True
         if names is None or table is None:
             return False
-        for one in evaluated:
+        for one in _evaluated(node):
             if isinstance(one, cst.Call):
                 raises = self._call_raises(source, names, table, one, depth) or self._run_raises(source, one, depth)
             elif isinstance(one, cst.Attribute):
@@ -159,6 +156,8 @@ class Unreached:
         return False
 
     def _call_raises(self, source: Source, names: _Names, table: Table, call: cst.Call, depth: int) -> bool:
+        if repeats_keyword(call):
+            return True
         name = dotted(call.func)
         root = name.partition(".")[0] if name is not None else ""
         target = self._program.resolve(source, name) if name is not None and names.is_global(table, root) else None
