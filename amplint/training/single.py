@@ -8,7 +8,7 @@ from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every, target_names
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.policy import MODULE_OPS
 from amplint.training.bindings import bound_paths, called_name, constructor
@@ -68,7 +68,7 @@ class _Judge:
         return isinstance(node, cst.Name) and self._is_variable(node.value)
 
     def _is_variable(self, name: str) -> bool:
-        binding = [one for one in self._assigns if any(_names(each.target, name) for each in one.targets)]
+        binding = [one for one in self._assigns if any(name in target_names(each.target) for each in one.targets)]
         if name in self._asked or not binding or name not in bound_paths(binding[-1], whole=True):
             return False
         if any(isinstance(one.value, _DISPLAYS) for one in binding):
@@ -84,7 +84,8 @@ class _Judge:
         if owner in _FUNCTIONAL:
             return name in _ONE
         if owner == "self":
-            return all(map(self._is_layer, made)) if (made := list(self._made(path))) else False
+            made = list(self._made(path))
+            return bool(made) and all(map(self._is_layer, made))
         method = isinstance(call.func, cst.Attribute) and "m" in OPERATIONS.get(call.func.attr.value, "")
         return method and called_name(call) in _ONE
 
@@ -101,7 +102,3 @@ class _Judge:
         if isinstance(target, Chunk):
             return target.is_class and returns_one_tensor(self._program, target, self._depth - 1)
         return called_name(made) in _LAYERS
-
-
-def _names(target: cst.CSTNode, name: str) -> bool:
-    return any(isinstance(one, cst.Name) and one.value == name for one in walk(target))
