@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from amplint.codemods.repairs import all_rules
@@ -18,7 +18,7 @@ from amplint.semantics.words import TRAINING_STEP
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
-from amplint.torchlib.catalogue import OPERATIONS, operations_with
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
 from amplint.training.bindings import called_name, paths
@@ -49,8 +49,6 @@ _UNDONE = "disabled-region-keeps-half"
 """The rule about casts to float32 that autocast undoes, as it does to outputs within a model."""
 _UNIT = 8
 """The magnitude from which an addend leaves fewer digits of half than a model's output has."""
-_LONG = 400_000
-"""The number of characters of reachable code from which no dtypes of outputs are computed."""
 
 
 class Loss(NamedTuple):
@@ -254,38 +252,6 @@ def found(text: str, path: str) -> Found:
             losses.append(Loss(home.path, span.start.row, half.why, half.dtypes, product))
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
     return Found(known, perhaps, tuple(losses), wide, inside, decided)
-
-
-@cached_by_text
-def dtypes_cast(text: str, path: str) -> Mapping[tuple[int, str], str | None]:
-    """The dtypes of the tensors that `text` casts by `float()`, by row and code; None for several or an unknown one."""
-    check_time()
-    source = parsed(text, path).source
-    program, known = whole_program(source), dict[cst.CSTNode, set[str | None]]()
-    if sum(len(chunk.text) for chunk in program.chunks) > _LONG:
-        return {}
-
-    def tell(event: Event) -> None:
-        if isinstance(event, OutputInHalf) and not event.is_tensor:
-            known.setdefault(event.node, set()).add(None)
-        elif isinstance(event, Operation) and event.op == "to" and called_name(event.node) == "float":
-            known.setdefault(event.operands[0].node, set()).add(event.operands[0].dtype)
-
-    layers = {
-        called_name(call)
-        for chunk in program.chunks
-        for function in every(chunk.module, cst.FunctionDef)
-        if function.name.value == "forward"
-        for call in every(function, cst.Call)
-    }
-    interpret(program, tell, {Operation.kind, OutputInHalf.kind}, OPERATIONS.keys() | layers | {"float"}, halves=True)
-    own = ((node, found) for node, found in known.items() if source.owns(node))
-    return {key_of(source, node): next(iter(found)) if len(found) == 1 else None for node, found in own}
-
-
-def key_of(source: Source, node: cst.CSTNode, row: int | None = None) -> tuple[int, str]:
-    """What tells an expression from others: its row, or another one that it will have, and its code."""
-    return row or source.span(node).start.row, "".join(source.code(node).split())
 
 
 def _rows(program: Program, nodes: Iterable[cst.CSTNode]) -> frozenset[tuple[str, int]]:

@@ -52,6 +52,7 @@ from amplint.semantics.models.origins import Origins
 from amplint.semantics.models.outside import Outside
 from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.models.placement import Placements
+from amplint.semantics.models.results import Results
 from amplint.semantics.models.sharding import Sharding
 from amplint.semantics.models.stale_copies import StaleCopies
 from amplint.semantics.models.stored_weights import StoredWeights
@@ -207,6 +208,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     StoredWeights,
     Penalties,
     HalfResults,
+    Results,
     # loops as a whole
     LoopsOverGradients,
     DeadItems,

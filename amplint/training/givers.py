@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence, Set
@@ -11,6 +12,7 @@ from amplint.semantics.reading.options import options
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.training.bindings import bound_paths, called_name, constructor, matched, positional
@@ -54,8 +56,7 @@ def models_given(main: Source, names: Set[str]) -> Iterator[tuple[Program, Chunk
             if chunk.name not in parts:
                 yield program if chunk in program.mentions else whole_program(chunk.source), chunk
     for asked in modules_asked(program):
-        chosen = (program.resolve(asked, name) for name in asked.imports)
-        yield from ((whole_program(one.source), one) for one in chosen if isinstance(one, Chunk) and is_model(one))
+        yield from ((whole_program(one.source), one) for one in _models_of(program, asked))
     waiting, seen = [*importers(main)], {main}
     waiting = waiting if len(waiting) <= _MOST_IMPORTERS else []
     constructs = False
@@ -91,6 +92,41 @@ def models_by_settings(main: Source) -> list[tuple[Program, Chunk]]:
         program = whole_program(source)
         found += ((program, one) for one in source.chunks if one.is_class and _FORWARD.search(one.text) is not None)
     return found
+
+
+def models_in_reach(main: Source) -> list[tuple[Program, Chunk]]:
+    """The models that code outside of models names, in what `main` and its importers reach, if they are few.
+
+    Layers, of which models consist, are not among them.
+    """
+    if not main.path:
+        return []
+    around = [main, *itertools.islice(importers(main), _MOST_IMPORTERS)]
+    programs = [whole_program(one) for one in around]
+    sources = dict.fromkeys(source for program in programs for source in program.sources if source.path)
+    chunks = [chunk for source in sources for chunk in source.chunks]
+    models = [one for one in chunks if is_model(one)]
+    named = {name for chunk in chunks if chunk not in models for name in _names_used(chunk)}
+    named.update(name for one in around for name in one.imports)
+    found = [one for one in models if one.name in named]
+    found += (one for program in programs for asked in modules_asked(program) for one in _models_of(program, asked))
+    found = [*dict.fromkeys(found)]
+    return [(whole_program(one.source), one) for one in found] if len(found) <= _MOST_FILES_OF_MODELS else []
+
+
+def _models_of(program: Program, module: Source) -> Iterator[Chunk]:
+    """The models that a module defines or imports."""
+    chosen = (*module.chunks, *(program.resolve(module, name) for name in module.imports))
+    return (one for one in chosen if isinstance(one, Chunk) and is_model(one))
+
+
+@cached_per_chunk
+def _names_used(chunk: Chunk) -> Set[str]:
+    """The names in a chunk besides those that it imports."""
+    if chunk.name is not None:
+        return chunk.words
+    names = {one for line in every(chunk.module, cst.Import, cst.ImportFrom) for one in every(line, cst.Name)}
+    return {one.value for one in every(chunk.module, cst.Name) if one not in names}
 
 
 def methods_by_settings(main: Source, name: str) -> list[tuple[Chunk, cst.FunctionDef]]:

@@ -226,7 +226,7 @@ class Staying:
         above = self._script.source.parent(call)
         assigned = above.targets if isinstance(above, cst.Assign) else ()
         names = [dotted(one) for each in assigned for one in targets(each.target)]
-        return bool(names) and all(name is not None and is_loss(name) for name in names)
+        return bool(names) and all(name is not None and is_loss(name.removesuffix("_dict")) for name in names)
 
     def is_tensor(self, call: cst.Call) -> bool:
         """Whether `call` certainly gives one floating-point tensor, as that model does elsewhere in the file."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from amplint.codemods.outputs import dtypes_cast, key_of
 from amplint.codemods.rows import row_edited
 from amplint.findings import Edit, Fix, Position, Span
 from amplint.fixes.apply import apply_round
@@ -19,8 +18,8 @@ from amplint.torchlib.policy import FLOAT32, LOWER
 from amplint.training.bindings import called_name, matched, paths
 from amplint.training.flow import Flow
 from amplint.training.observed import Observed
+from amplint.training.results import Result, is_floating, is_wide, key_of, result_by_class, results_cast, unpacked
 from amplint.training.script import Script
-from amplint.training.single import gives_one_tensor
 from amplint.training.staying import Staying
 from amplint.training.surroundings import whole_program
 
@@ -88,31 +87,20 @@ class Exits:
 
         PyTorch has the name `torch` in the file.
         """
-        known = self._dtypes(others, imports)
-        unclear = {call for call in self.casts if known[call] is None}
-        casts = [
-            call
-            for call in self.casts
-            if known[call] != "float32" and not (call in unclear and self._staying.gives_loss(call))
-        ]
-        several = [
-            call
-            for call in casts
-            if self._staying.parts(call) and (call not in unclear or self._staying.are_tensors(call))
-        ]
-        unsure = [
-            call for call in casts if call in unclear and call not in several and not self._staying.is_tensor(call)
-        ]
-        helped = [call for call in unsure if not self._returns_one(call)]
-        part = self._script.fresh("output")
-        for call in casts:
+        results = self._results(others, imports)
+        helped, part = list[cst.Call](), self._script.fresh("output")
+        for call, result in results.items():
+            node, result = self._element(call, result)
+            if is_wide(result) or (result is None and self._staying.gives_loss(call)):
+                continue
+            several = self._are_tensors(call, result)
+            if not several and self._is_tensor(call, result):
+                yield self._script.rewrite.add_float(node)
+                continue
+            helped += [] if several else [call]
             span = self._script.source.span(call)
-            if call in several or call in helped:
-                begin = f"({part}.float() for {part} in " if call in several else f"{self._name}("
-                yield Edit(Span(span.start, span.start), begin)
-                yield Edit(Span(span.end, span.end), ")")
-            else:
-                yield self._script.rewrite.add_float(call)
+            yield Edit(Span(span.start, span.start), f"({part}.float() for {part} in " if several else f"{self._name}(")
+            yield Edit(Span(span.end, span.end), ")")
         if helped:
             top = self._top(min(helped, key=self._script.row))
             row = self._script.lines.commented(self._script.rewrite.start(top).row)
@@ -125,9 +113,27 @@ class Exits:
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
 
-    def _returns_one(self, call: cst.Call) -> bool:
-        """Whether `call` certainly gives one tensor by the classes of the models that it can run."""
-        return self._staying.calls_model(call) and gives_one_tensor(self._script.source, call)
+    def _element(self, call: cst.Call, result: Result) -> tuple[cst.BaseExpression, Result]:
+        """What to cast of a call: the element that is taken of a tuple which it certainly gives, or all of it."""
+        above = self._script.source.parent(call)
+        if isinstance(above, cst.Subscript) and above.value is call and isinstance(result, tuple):
+            index = next((one.slice.value for one in above.slice if isinstance(one.slice, cst.Index)), None)
+            place = int(index.value) if isinstance(index, cst.Integer) else len(result)
+            if place < len(result) and is_floating(result[place]):
+                return above, result[place]
+        return call, result
+
+    def _are_tensors(self, call: cst.Call, result: Result) -> bool:
+        """Whether `call` certainly gives one tensor for each variable of a tuple."""
+        count = len(self._staying.parts(call))
+        if isinstance(result, tuple):
+            return count == len(result) and all(map(is_floating, result))
+        return result is None and self._staying.are_tensors(call)
+
+    def _is_tensor(self, call: cst.Call, result: Result) -> bool:
+        """Whether `call` certainly gives one tensor."""
+        known = is_floating(result) and not self._staying.parts(call)
+        return known or (result is None and self._staying.is_tensor(call))
 
     def _top(self, call: cst.Call) -> cst.CSTNode:
         """The statement of the module in front of which a function stands that `call` is to be passed to."""
@@ -147,16 +153,23 @@ class Exits:
         """Whether the functions that `call` runs have their own regions."""
         return any(one in self._entered for one in self._staying.functions(call))
 
-    def _dtypes(self, others: Sequence[Edit], imports: tuple[str, ...]) -> dict[cst.Call, str | None]:
-        """The dtypes of the tensors that the calls to cast give in their regions, as far as they are known."""
+    def _results(self, others: Sequence[Edit], imports: tuple[str, ...]) -> dict[cst.Call, Result]:
+        """What the calls to cast give in their regions, as far as that is known."""
         if not self.casts:
             return {}
         source, text = self._script.source, self._script.text
         edits = (*others, *map(self._script.rewrite.add_float, self.casts))
         new, _ = apply_round(text, [Fix("Cast all", edits, imports=imports)])
-        found = dtypes_cast(new, self._script.path)
+        found = results_cast(new, self._script.path)
         rows = {call: row_edited(text, new, edits, source.span(call).start.row) for call in self.casts}
-        return {call: found.get(key_of(source, call, row)) for call, row in rows.items()}
+        return {call: self._result(call, found.get(key_of(source, call, row), ())) for call, row in rows.items()}
+
+    def _result(self, call: cst.Call, results: Iterable[Result]) -> Result:
+        """What `call` gives by these `results` of its paths, or by the classes of the models that it can run."""
+        count = len(self._staying.parts(call))
+        known = unpacked(results, count)
+        method = not self._staying.calls_model(call)
+        return known if known is not None else result_by_class(self._script.source, call, count, method=method)
 
     def given_to_others(self) -> list[cst.BaseExpression]:
         """What each statement gives first, of calls to cast, to code which is not to run in the region."""

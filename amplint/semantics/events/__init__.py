@@ -12,7 +12,7 @@ from amplint.semantics.events.accumulation import (
     Work,
 )
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
-from amplint.semantics.events.calls import Called
+from amplint.semantics.events.calls import Called, Returned
 from amplint.semantics.events.checkpoints import (
     CheckpointLacksApex,
     CheckpointLacksScaler,
@@ -330,6 +330,7 @@ __all__ = [
     "RandomCompared",
     "Recipe",
     "RegionMissed",
+    "Returned",
     "RunsAgain",
     "ScaleDiscarded",
     "ScaleLogged",
