@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TypeAlias
 
 from amplint.semantics import interpret
-from amplint.semantics.events import Event, Operation, Returned
+from amplint.semantics.events import Event, Operation, OutputInHalf, Returned
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Const, Items, Tensor, Value
 from amplint.source import syntax as cst
@@ -16,7 +16,7 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.training.bindings import called_name, positional
+from amplint.training.bindings import bound_paths, called_name, positional
 from amplint.training.givers import is_model, models_by_settings, models_given, models_in_reach
 from amplint.training.operands import constructors
 from amplint.training.script import parsed
@@ -69,8 +69,10 @@ def results_cast(text: str, path: str) -> Mapping[tuple[int, str], Set[Result]]:
     }
 
     def tell(event: Event) -> None:
-        if isinstance(event, Returned) and event.node in cast:
-            found.setdefault(event.node, set()).add(_result(event.result))
+        if isinstance(event, Returned) and event.node in cast and (result := _result(event.result)) is not None:
+            found.setdefault(event.node, set()).add(result)
+        elif isinstance(event, OutputInHalf) and not event.is_tensor:
+            found.setdefault(event.node, set()).add(None)
 
     layers = {
         called_name(call)
@@ -79,7 +81,8 @@ def results_cast(text: str, path: str) -> Mapping[tuple[int, str], Set[Result]]:
         if function.name.value == "forward"
         for call in every(function, cst.Call)
     }
-    interpret(program, tell, {Operation.kind, Returned.kind}, OPERATIONS.keys() | layers | {"float"}, halves=True)
+    kinds = {Operation.kind, OutputInHalf.kind, Returned.kind}
+    interpret(program, tell, kinds, OPERATIONS.keys() | layers | {"float"}, halves=True)
     return {key_of(source, node): results for node, results in found.items()}
 
 
@@ -105,9 +108,9 @@ def _joined(left: Result, right: Result) -> Result:
 
 
 def unpacked(results: Iterable[Result], count: int) -> Result:
-    """What each of `results` is; of those, where there are any, that can be unpacked to `count` variables, if not 0."""
+    """What each of `results` is; of those, where there are any, that are unpacked to `count` values, if not 0."""
     known = list(results)
-    known = [one for one in known if one is None or (isinstance(one, tuple) and len(one) == count)] if count else known
+    known = [one for one in known if isinstance(one, tuple) and len(one) == count] or known
     return functools.reduce(_joined, known) if known else None
 
 
@@ -128,7 +131,8 @@ def result_by_class(main: Source, call: cst.Call, count: int, *, method: bool) -
     for chunks in [models] if models else map(list, ways):
         alike = [one for one in chunks if owner.rpartition(".")[2].lower() in (one.name or "").lower()]
         results = _probed(main, alike or chunks, call, f".{path.rpartition('.')[2]}" if method else "")
-        if (result := unpacked(results, count)) is not None:
+        result = unpacked((one for one in results if not count or not isinstance(one, frozenset)), count)
+        if result is not None:
             return result
     return None
 
@@ -143,11 +147,20 @@ def _probed(main: Source, chunks: Iterable[Chunk], call: cst.Call, method: str) 
         run = next((one for one in functions if one.name.value == (method.removeprefix(".") or "forward")), None)
         if run is not None and not _accepts(run, call):
             continue
-        if not chunk.source.path or not module.isidentifier():
+        if not chunk.source.path or not module.isidentifier() or (run is not None and _may_give_none(run)):
             yield None
             continue
         text = _PROBE.format(module=module, cls=chunk.name, method=method, arguments=arguments)
         yield from next(iter(results_cast(text, os.path.join(folder, "<probe>.py")).values()), {None})
+
+
+def _may_give_none(function: cst.FunctionDef) -> bool:
+    """Whether a part of what a method returns is None on one branch, which joins forget."""
+    returned = {one.value for each in every(function, cst.Return) for one in every(each, cst.Name)}
+    values = [each.value for each in every(function, cst.Return) if each.value is not None]
+    values += (one.value for one in every(function, cst.Assign) if not returned.isdisjoint(bound_paths(one)))
+    sides = [side for value in values for one in every(value, cst.IfExp) for side in (one.body, one.orelse)]
+    return any(dotted(one) == "None" for one in (*values, *sides))
 
 
 def _accepts(function: cst.FunctionDef, call: cst.Call) -> bool:

@@ -55,9 +55,10 @@ class Staying:
         assigned = (each for one in statements for each in every(one, cst.AssignTarget))
         return "forward" in methods or any(dotted(each.target) == "forward" for each in assigned)
 
-    def calls_model(self, call: cst.Call) -> bool:
-        """Whether `call` runs the forward pass of a model of the file, and no other method."""
-        return dotted(call.func) in self._models
+    def calls_method(self, call: cst.Call) -> bool:
+        """Whether `call` runs a method of a model of the file."""
+        owner, _, name = (dotted(call.func) or "").rpartition(".")
+        return owner in self._models and f"{owner}.{name}" not in self._models
 
     def outermost(self, statement: cst.CSTNode) -> Iterator[cst.Call]:
         """The calls in a statement that run a model, without those that another such call is given."""
@@ -263,6 +264,11 @@ class Staying:
         above = self._script.source.parent(call)
         target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
         return [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
+
+    def may_be_none(self, call: cst.Call) -> bool:
+        """Whether a function compares what it unpacks of a call with None."""
+        home = self._script.function_of(call)
+        return any(self._may_be_none(dotted(one) or "", home) for one in self.parts(call))
 
     def _same(self, call: cst.Call) -> list[cst.Call]:
         """The other calls of the file by the same name."""

@@ -204,7 +204,7 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
 def test_binary_cross_entropy_that_a_model_holds_is_float32(tmp_path: Path, dtype: str) -> None:
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
     conversion = _converted(CHOSEN, dtype, str(tmp_path / "train.py"))
-    assert "        pred = to_float32(model.forward(x))\n    loss = model.loss(pred, y)\n" in conversion.text
+    assert "        pred = model.forward(x).float()\n    loss = model.loss(pred, y)\n" in conversion.text
     assert "torch.sigmoid(self.layer(x).float())" in conversion.others[0].after.decode()
     assert conversion.left == ()
 

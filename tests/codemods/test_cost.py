@@ -11,7 +11,7 @@ import pytest
 
 import amplint.semantics
 from amplint.codemods import Wish, convert, outputs
-from amplint.training import interpretation
+from amplint.training import interpretation, results
 from tests.codemods.running import LOOP
 
 HALF = Wish(to="amp")
@@ -28,7 +28,7 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         texts[program.main.text] += 1
         return interpret(program, *arguments, **options)
 
-    for module in (amplint.semantics, interpretation, outputs):
+    for module in (amplint.semantics, interpretation, outputs, results):
         monkeypatch.setattr(module, "interpret", counted)
     return texts
 

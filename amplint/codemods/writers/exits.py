@@ -127,8 +127,9 @@ class Exits:
         """Whether `call` certainly gives one tensor for each variable of a tuple."""
         count = len(self._staying.parts(call))
         if isinstance(result, tuple):
-            return count == len(result) and all(map(is_floating, result))
-        return result is None and self._staying.are_tensors(call)
+            whole = count == len(result) and all(map(is_floating, result))
+            return whole and not self._staying.may_be_none(call)
+        return bool(count) and (is_floating(result) or (result is None and self._staying.are_tensors(call)))
 
     def _is_tensor(self, call: cst.Call, result: Result) -> bool:
         """Whether `call` certainly gives one tensor."""
@@ -168,7 +169,7 @@ class Exits:
         """What `call` gives by these `results` of its paths, or by the classes of the models that it can run."""
         count = len(self._staying.parts(call))
         known = unpacked(results, count)
-        method = not self._staying.calls_model(call)
+        method = self._staying.calls_method(call)
         return known if known is not None else result_by_class(self._script.source, call, count, method=method)
 
     def given_to_others(self) -> list[cst.BaseExpression]:
