@@ -25,7 +25,7 @@ from amplint.engine.screen import screen, words_of
 from amplint.findings import Finding, Fix, Guessed, Note, Span
 from amplint.rule import Rule
 from amplint.semantics import interpret
-from amplint.semantics.events import ApiUse, Called, Event, Evidence, Index, Operand, ScriptEnd
+from amplint.semantics.events import ApiUse, Called, Event, Evidence, Index, Operand, Returned, ScriptEnd
 from amplint.semantics.reading.program import Program
 from amplint.semantics.values.values import TRUE, Autocast, Const, Ref, Scaler, Unknown
 from amplint.source import syntax as cst
@@ -59,7 +59,7 @@ _PLAIN = re.compile(r"[\w.]+")
 
 @functools.cache
 def kinds() -> Set[str]:
-    """Every kind of event."""
+    """Every kind of event but results of calls, which are as many as calls, and which other events use."""
     for module in pkgutil.walk_packages(amplint.semantics.__path__, "amplint.semantics."):
         importlib.import_module(module.name)
     found, todo = set[type[Event]](), Event.__subclasses__()
@@ -67,7 +67,7 @@ def kinds() -> Set[str]:
         kind = todo.pop()
         found.add(kind)
         todo += kind.__subclasses__()
-    return frozenset(kind.kind for kind in found)
+    return frozenset(kind.kind for kind in found - {Returned})
 
 
 def record(rendering: Rendering, rules: Sequence[type[Rule]], *, assuming: bool) -> tuple[list[str], list[str]]:
