@@ -18,7 +18,8 @@ def convert(text: str, wish: Wish, path: str = "", modules: Modules | None = Non
 
     The result parses, differs from `text` in nothing but the planned edits, and converting it again changes nothing. A
     text that cannot be converted with certainty is returned unchanged, with the reasons. Imported files are taken from
-    `modules` if given. Raises ValueError for a wish that no codemod fulfils.
+    `modules` if given; only then does the result rely on changes of them. Raises ValueError for a wish that no codemod
+    fulfils.
     """
     from amplint.codemods.driver import run  # many modules
 

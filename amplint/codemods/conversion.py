@@ -37,11 +37,12 @@ class Cure(NamedTuple):
 
 
 class Cured(NamedTuple):
-    """A file before and after a conversion."""
+    """A file before and after a conversion, with what was `done`."""
 
     path: str
     before: bytes
     after: bytes
+    done: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

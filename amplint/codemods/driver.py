@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from amplint.codemods import reach
+from amplint.codemods.amp import checkpoints
 from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Conversion, Cure, Cured, Remark, Wish
 from amplint.codemods.mending import without_needless_casts
@@ -47,10 +48,11 @@ def fix(message: str, text: str, wish: Wish, path: str) -> Fix | None:
 
 def _within(modules: Modules | None, codemod: Codemod, text: str, wish: Wish, path: str) -> Conversion:
     with conversion_scope(path, modules):
-        return _converted(codemod, text, wish, path)
+        return _converted(codemod, text, wish, path, together=modules is not None)
 
 
-def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conversion:
+def _converted(codemod: Codemod, original: str, wish: Wish, path: str, *, together: bool) -> Conversion:
+    """The conversion of `original`, `together` with imported files that it needs to change."""
     text, done, left = original, list[Remark](), list[Remark]()
     completion = Completion(original, path, wish.allow)
     for _ in range(ROUNDS):
@@ -65,7 +67,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
             objections = completion.new_problems(text) if done else []
             if objections:
                 return Conversion(original, refused=tuple(objections), tried=text)
-            return _cured(original, text, wish, path, completion, done, [*left, *plan.left])
+            return _cured(original, text, wish, path, completion, done, [*left, *plan.left], together=together)
         new, fixes, why = apply_verified(text, [change.fix for change in plan.changes])
         applied = [change for change in plan.changes if change.fix in fixes]
         if not applied or why is not None:
@@ -89,13 +91,19 @@ def _cured(
     completion: Completion,
     done: list[Remark],
     left: list[Remark],
+    *,
+    together: bool,
 ) -> Conversion:
-    """The conversion to `text`, with what fails in half there and in imported files computed in float32."""
+    """The conversion to `text`, with what fails in half there and in imported files computed in float32.
+
+    With `together`, imported files also save and restore its scaler.
+    """
     dtype = reach.introduced_dtype(wish) if done else None
-    before, first = dict[str, bytes](), list[Remark]()
+    before, fixes, first = dict[str, bytes](), dict[str, dict[str, None]](), list[Remark]()
     for _ in range(CURES):
         told = [*left, *(completion.infos(text) if done else ())]
         told += reach.remarks(original, text, path, dtype, tuple(told)) if dtype is not None else ()
+        told += checkpoints.remarks(text, path) if together and "GradScaler" not in original else ()
         first = first or told
         cures: dict[str, list[Cure]] = {}
         for cure in (cure for remark in told for cure in remark.cures):
@@ -111,6 +119,7 @@ def _cured(
             after = _fixed(raw, found)
             if after is not None:
                 before.setdefault(place, raw)
+                fixes.setdefault(place, {}).update(dict.fromkeys(cure.fix.message for cure in found))
                 amend(place, after)
             changed |= after is not None or opened(place, raw).text != found[0].text
         if not changed:
@@ -123,7 +132,9 @@ def _cured(
         after = page.restored(without_needless_casts(was, page.text, place))
         if after is not None:
             amend(place, after)
-    others = tuple(Cured(place, raw, around().contents.raw(place) or raw) for place, raw in before.items())
+    others = tuple(
+        Cured(place, raw, around().contents.raw(place) or raw, tuple(fixes[place])) for place, raw in before.items()
+    )
     cured = tuple(one for one in first if one not in told) if others else ()
     return Conversion(text, tuple(done), left=tuple(dict.fromkeys(told)), others=others, cured=cured)
 

@@ -91,7 +91,7 @@ def convert_file(filename: str, path: str, wish: Wish, *, write: bool, modules: 
         conversion, new = convert_bytes(raw, wish, path, modules)
         if modules is None:
             conversion = _alone(conversion)
-        for one in (*conversion.others, Cured(path, raw, new)) if write else ():
+        for one in (*conversion.others, Cured(path, raw, new, ())) if write else ():
             if one.after != one.before:
                 replace_file(one.path, one.after, expected=one.before)
     except OSError as failure:
@@ -110,7 +110,7 @@ def _alone(conversion: Conversion) -> Conversion:
 def _other(filename: str, path: str, cured: Cured) -> Converted:
     """The change of an imported file, named relative to the file at `path` as that is."""
     name = os.path.normpath(os.path.join(os.path.dirname(filename), os.path.relpath(cured.path, os.path.dirname(path))))
-    return Converted(name, cured.before, cured.after, (Remark(1, "Compute in float32 what half would round"),))
+    return Converted(name, cured.before, cured.after, tuple(Remark(1, one) for one in cured.done))
 
 
 def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:

@@ -21,8 +21,8 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     """Save the scaler's state beside the optimizer's, and restore it after it, if both places are known."""
     if _is_unbound(event, rewrite):
         return None
-    saves = [] if event.saved else _once(event.saves, rewrite)
-    restores = [*event.restores] if event.saved else _once(event.restores, rewrite)
+    saves = [] if event.saved else one_for_each_dict(event.saves, rewrite)
+    restores = [*event.restores] if event.saved else one_for_each_dict(event.restores, rewrite)
     shared = not event.saved and len(saves) + len(restores) < len(event.saves) + len(event.restores)
     places = [_saving(event, place, rewrite, shared=shared) for place in saves]
     others = [_restoring(event, place, rewrite, shared=shared) for place in restores]
@@ -38,8 +38,7 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
 def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *, shared: bool) -> Edit | None:
     if place.scaler is None:
         return None
-    perhaps_none = event.perhaps_none or _is_asked_for(place.scaler, rewrite)
-    return saved(place.node, place.scaler, rewrite, shared=shared, perhaps_none=perhaps_none)
+    return saved(place.node, place.scaler, rewrite, shared=shared, given=_given_if(event, place.scaler, rewrite))
 
 
 def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *, shared: bool) -> Edit | None:
@@ -47,8 +46,12 @@ def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *,
         return None
     if not (isinstance(place.node.func, cst.Attribute) and place.node.func.attr.value == "load_state_dict"):
         return _given(place.node, place.scaler, rewrite, shared=shared)
-    perhaps_none = event.perhaps_none or _is_asked_for(place.scaler, rewrite)
-    return restored(place.node, place.scaler, rewrite, shared=shared, perhaps_none=perhaps_none)
+    return restored(place.node, place.scaler, rewrite, shared=shared, given=_given_if(event, place.scaler, rewrite))
+
+
+def _given_if(event: CheckpointLacksScaler, scaler: str, rewrite: Rewriter) -> str:
+    """The condition under which there is a scaler; empty if there always is."""
+    return f"{scaler} is not None" if event.perhaps_none or _is_asked_for(scaler, rewrite) else ""
 
 
 def _given(call: cst.Call, scaler: str, rewrite: Rewriter, *, shared: bool) -> Edit | None:
@@ -92,7 +95,7 @@ def _is_asked_for(scaler: str, rewrite: Rewriter) -> bool:
     return re.search(f"{given}|{asked}", rewrite.source.text) is not None
 
 
-def _once(places: Iterable[Place], rewrite: Rewriter) -> list[Place]:
+def one_for_each_dict(places: Iterable[Place], rewrite: Rewriter) -> list[Place]:
     """The last of `places` in each dict with the optimizer that comes first in its function: these share a scaler."""
     groups: dict[tuple[cst.CSTNode | None, str | None, object], list[Place]] = {}
     for place in places:
@@ -130,16 +133,13 @@ def _is_entry(node: cst.CSTNode, rewrite: Rewriter) -> bool:
     return keyword or (isinstance(node, cst.DictElement) and isinstance(node.key, cst.SimpleString))
 
 
-def saved(
-    node: cst.CSTNode, scaler: str, rewrite: Rewriter, *, shared: bool = False, perhaps_none: bool = False
-) -> Edit | None:
+def saved(node: cst.CSTNode, scaler: str, rewrite: Rewriter, *, shared: bool = False, given: str = "") -> Edit | None:
     """The state of `scaler` saved beside the optimizer's, which `node` takes: in its dict, or in a file of its own.
 
-    The entry goes by the name of the optimizer's, or by none if optimizers have `shared` the scaler.
+    The entry goes by the name of the optimizer's, or by none if optimizers have `shared` the scaler. It is None unless
+    the condition `given` holds, if there is one.
     """
-    state = f"{scaler}.state_dict()"
-    if perhaps_none:
-        state += f" if {scaler} is not None else None"
+    state = f"{scaler}.state_dict()" + (f" if {given} else None" if given else "")
     for above in rewrite.source.ancestors(node):
         if isinstance(above, cst.DictElement) and isinstance(above.key, cst.SimpleString):
             key = rewrite.text(above.key)
@@ -155,7 +155,7 @@ def saved(
             return rewrite.insert_after(above, f"{entry} = {state}") if _renamed(key) != key else None
         held = _held_by(target, rewrite) if isinstance(target, cst.Name) else None
         if held is not None:
-            return saved(held, scaler, rewrite, shared=shared, perhaps_none=perhaps_none)
+            return saved(held, scaler, rewrite, shared=shared, given=given)
         if isinstance(above, cst.BaseStatement):
             break
     return saved_beside(node, state, rewrite)
@@ -194,19 +194,20 @@ def _entry(key: str, shared: bool) -> str:
     return f"{key[0]}scaler{key[0]}" if renamed != key and shared else renamed
 
 
-def restored(
-    node: cst.Call, scaler: str, rewrite: Rewriter, *, shared: bool = False, perhaps_none: bool = False
-) -> Edit | None:
-    """The state of `scaler` restored after the optimizer's, which `node` restores, where the checkpoint holds it."""
-    given = node.args[0].value
-    there = f"{scaler} is not None and " if perhaps_none else ""
-    if not isinstance(given, cst.Subscript):
+def restored(node: cst.Call, scaler: str, rewrite: Rewriter, *, shared: bool = False, given: str = "") -> Edit | None:
+    """The state of `scaler` restored after the optimizer's, which `node` restores, where the checkpoint holds it.
+
+    If there is a condition `given`, it has to hold, too.
+    """
+    state = node.args[0].value
+    there = f"{given} and " if given else ""
+    if not isinstance(state, cst.Subscript):
         return loaded_beside(node, scaler, rewrite, there)
-    key = rewrite.text(given.slice[0])
+    key = rewrite.text(state.slice[0])
     entry = _entry(key, shared)
-    if entry == key or key[0] not in "\"'" or not isinstance(given.value, (cst.Name, cst.Attribute, cst.Subscript)):
+    if entry == key or key[0] not in "\"'" or not isinstance(state.value, (cst.Name, cst.Attribute, cst.Subscript)):
         return None
-    checkpoint = rewrite.text(given.value)
+    checkpoint = rewrite.text(state.value)
     return rewrite.insert_after(
         node, f"if {there}{checkpoint}.get({entry}):\n    {scaler}.load_state_dict({checkpoint}[{entry}])"
     )

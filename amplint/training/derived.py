@@ -45,10 +45,10 @@ def differentiating(script: Script, owner: cst.ClassDef, step: cst.Call) -> tupl
     return None
 
 
-def called_by_base(script: Script, function: cst.FunctionDef) -> tuple[str, int] | None:
-    """The file, relative to the script, and row of a call of this method in a base of its class in another file."""
-    owner, program = script.method_owner(function), whole_program(script.source)
-    waiting = [(script.source, base) for base in owner.bases] if owner is not None else []
+def bases_elsewhere(script: Script, owner: cst.ClassDef) -> Iterator[Chunk]:
+    """The base classes of a class that stand in other files, in any depth."""
+    program = whole_program(script.source)
+    waiting = [(script.source, base) for base in owner.bases]
     seen = set[Chunk]()
     while waiting:
         source, base = waiting.pop()
@@ -56,8 +56,16 @@ def called_by_base(script: Script, function: cst.FunctionDef) -> tuple[str, int]
         if not isinstance(found, Chunk) or not found.is_class or found in seen:
             continue
         seen.add(found)
-        for call in every(found.module, cst.Call):
-            if dotted(call.func) == f"self.{function.name.value}" and found.source is not script.source:
-                return os.path.relpath(found.source.path, os.path.dirname(script.path)), found.span(call).start.row
+        if found.source is not script.source:
+            yield found
         waiting += ((found.source, one) for each in every(found.module, cst.ClassDef) for one in each.bases)
+
+
+def called_by_base(script: Script, function: cst.FunctionDef) -> tuple[str, int] | None:
+    """The file, relative to the script, and row of a call of this method in a base of its class in another file."""
+    owner = script.method_owner(function)
+    for base in bases_elsewhere(script, owner) if owner is not None else ():
+        for call in every(base.module, cst.Call):
+            if dotted(call.func) == f"self.{function.name.value}":
+                return os.path.relpath(base.source.path, os.path.dirname(script.path)), base.span(call).start.row
     return None

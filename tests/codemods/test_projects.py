@@ -260,7 +260,7 @@ def test_what_is_float32_is_cast_once(tmp_path: Path) -> None:
         "        return torch.det(back)"
     )
     _write(tmp_path, models=MODELS.format(imports="", body=body))
-    ((_, _, after),) = _converted(tmp_path, LOOP).others
+    ((_, _, after, _),) = _converted(tmp_path, LOOP).others
     assert "turn = out.t().float() @ y.float()" in after.decode()
     assert "torch.svd(turn)" in after.decode()
     assert "back = v @ u.t()" in after.decode()

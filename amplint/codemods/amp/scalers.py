@@ -14,6 +14,7 @@ from amplint.training.derived import called_by_base
 from amplint.training.observed import Observed
 from amplint.training.refusal import Refusal, required
 from amplint.training.script import Script
+from amplint.training.states import states_inherited
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
 _NO_PLACE = "there is no place for the scaler here"
@@ -38,7 +39,7 @@ class Scalers:
         self._known: dict[tuple[cst.FunctionDef | None, frozenset[str]], str] = {}
         self._declared: set[cst.FunctionDef] = set()
         self._made: dict[tuple[cst.FunctionDef | None, str], dict[cst.CSTNode, None]] = {}
-        self._above: dict[cst.CSTNode, None] = {}
+        self._above: dict[cst.CSTNode, str] = {}
         self._edits: list[Edit] = []
         self._rows: list[int] = []
         self.passed: list[cst.FunctionDef] = []
@@ -52,8 +53,8 @@ class Scalers:
             for (_, name), below in self._construction_statements()
         ]
         above = [
-            self._script.rewrite.insert_before(loop, f"{self.name} = {self._construction(loop)}")
-            for loop in self._above
+            self._script.rewrite.insert_before(statement, f"{name} = {self._construction(statement)}")
+            for statement, name in self._above.items()
         ]
         return [*made, *(edit for edit in above if edit is not None), *self._edits]
 
@@ -170,7 +171,12 @@ class Scalers:
             ((method, bindings),) = homes.items()
             self._insert(method, bindings, attribute)
         else:
-            self._made[None, attribute] = {self._last_attribute_assignment(owner, node): None}
+            statement = self._last_attribute_assignment(owner, node)
+            inherited = states_inherited(self._script, owner) if owner is not None and _calls_init(statement) else ()
+            if any(states.restores for states in inherited):
+                self._above[statement] = attribute
+            else:
+                self._made[None, attribute] = {statement: None}
         self._known[None, frozenset({f"class {id(owner)}"})] = attribute
         return attribute
 
@@ -203,7 +209,7 @@ class Scalers:
         init = next((one for one in self._observed.calls.methods(owner) if one.name.value == "__init__"), None)
         for statement in init.body.body if init is not None else ():
             small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-            if isinstance(small, cst.Expr) and called_name(small.value) == "__init__":
+            if _calls_init(statement):
                 return statement
             if isinstance(small, cst.Assign):
                 found = statement
@@ -276,7 +282,7 @@ class Scalers:
         loops = self._script.loops_around(node) if self._script.function_of(node) is function else []
         inner = self._returned_function(function, node)
         if inner is not None:
-            self._above[inner] = None
+            self._above[inner] = self.name
             return
         called = self._script.statement_of(node) if isinstance(node, cst.Call) and self._runs_epoch(node) else None
         if not loops and called is None:
@@ -366,7 +372,7 @@ class Scalers:
         epochs = self._loop_of_epochs(function, bindings)
         loop = epochs or (self._loop_around(function, bindings) if name == self.name else None)
         if loop is not None:
-            self._above[loop] = None
+            self._above[loop] = self.name
             return
         self._made.setdefault((function, name), {})[last] = None
 
@@ -445,3 +451,9 @@ def _returns_argument(binding: cst.CSTNode, root: str) -> bool:
         and isinstance(binding.value, cst.Call)
         and any(dotted(argument.value) == root for argument in binding.value.args)
     )
+
+
+def _calls_init(statement: cst.CSTNode) -> bool:
+    """Whether a statement calls the `__init__` of a base class."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(small, cst.Expr) and called_name(small.value) == "__init__"
