@@ -132,6 +132,9 @@ def _cured(
         after = page.restored(without_needless_casts(was, page.text, place))
         if after is not None:
             amend(place, after)
+    if before:
+        new = without_needless_casts(original, text, path)
+        left, told, text = list(moved(text, new, left)), list(moved(text, new, told)), new
     others = tuple(
         Cured(place, raw, around().contents.raw(place) or raw, tuple(fixes[place])) for place, raw in before.items()
     )

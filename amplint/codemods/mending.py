@@ -35,6 +35,7 @@ from amplint.training.operands import (
     is_refused,
     operands,
 )
+from amplint.training.results import is_wide, key_of, results_cast
 from amplint.training.writes import Write, writes
 
 _WIDENING = ("float", "double")
@@ -302,14 +303,24 @@ def of_sigmoids(chunk: Chunk, device: str | None) -> Fix | None:
 
 
 def without_needless_casts(before: str, after: str, path: str) -> str:
-    """The text `after` without the casts to float32 that `before` lacks and of which one is enough."""
+    """The text `after` without the casts to float32 that `before` lacks, of what is float32 without them."""
     source = Source(path, after, path)
-    for call in needless_casts(before, source):
+    for call in (*needless_casts(before, source), *_of_wide_results(before, source)):
         assert isinstance(call.func, cst.Attribute)
         cast = Span(source.span(call.func.value).end, source.span(call).end)
         removed, _, why = apply_verified(after, [Fix("Cast once", (Edit(cast, ""),), Applicability.UNSAFE)])
         return without_needless_casts(before, removed, path) if why is None and removed != after else after
     return after
+
+
+def _of_wide_results(before: str, source: Source) -> Iterator[cst.Call]:
+    """The casts in a file that `before` lacks, of calls whose results are float32 by interpretation."""
+    found = results_cast(source.text, source.path) if "autocast" in source.text else {}
+    for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call)) if found else ():
+        cast = call.func.value if isinstance(call.func, cst.Attribute) and called_name(call) == "float" else None
+        results = found.get(key_of(source, cast)) if cast is not None and source.code(call) not in before else None
+        if results and all(map(is_wide, results)):
+            yield call
 
 
 def _products_around(source: Source, span: Span) -> list[cst.CSTNode]:

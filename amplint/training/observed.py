@@ -26,7 +26,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
-from amplint.semantics.words import ABOUT_MODELS, SCHEDULER, SPEAKS_OF_LOSS, SPEAKS_OF_OPTIMIZER
+from amplint.semantics.words import ABOUT_MODELS, OPTIMIZER_NAME, SCHEDULER, SPEAKS_OF_LOSS, SPEAKS_OF_OPTIMIZER
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
@@ -182,10 +182,11 @@ def _behind_eval(script: Script, found: Observed) -> Iterator[cst.Call]:
 
 
 def _only_steps_behind(script: Script, backwards: Sequence[cst.Call]) -> dict[cst.Call, cst.BaseExpression]:
-    """The steps of the only object that is stepped behind each of `backwards`, in the same function, and is by its
-    name no scheduler; none if there are several.
+    """The steps of the only object that is stepped behind each of `backwards`, in the same function.
+
+    By its name it is no scheduler, and where functions step different ones, an optimizer; none for several.
     """
-    found = dict[cst.Call, cst.BaseExpression]()
+    found, owners = dict[cst.Call, cst.BaseExpression](), set[str]()
     for backward in backwards:
         function, row = script.function_of(backward), script.row(backward)
         steps = {
@@ -199,10 +200,12 @@ def _only_steps_behind(script: Script, backwards: Sequence[cst.Call]) -> dict[cs
             and dotted(call.func.value) != "self"
             and not SCHEDULER.search(script.text_of(call.func.value))
         }
-        if not steps:
+        stepped = {script.text_of(owner) for owner in steps.values()}
+        if len(stepped) != 1:
             return {}
         found |= steps
-    return found if len({script.text_of(owner) for owner in found.values()}) == 1 else {}
+        owners |= stepped
+    return found if len(owners) == 1 or all(map(OPTIMIZER_NAME.search, owners)) else {}
 
 
 def _gets_gradients_elsewhere(script: Script, found: Observed, step: cst.Call) -> bool:

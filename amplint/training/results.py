@@ -94,7 +94,7 @@ def key_of(source: Source, node: cst.CSTNode, row: int | None = None) -> tuple[i
 def _result(value: Value) -> Result:
     if isinstance(value, Tensor):
         return frozenset(value.among or {value.dtype})
-    if isinstance(value, Items):
+    if isinstance(value, Items) and value.values:
         return tuple(map(_result, value.values))
     return frozenset[str | None]() if isinstance(value, Const) else None
 

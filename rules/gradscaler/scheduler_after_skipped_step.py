@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, SchedulerStep, ScriptEnd
+from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
+    from amplint.findings import Edit
     from amplint.semantics.events.base import Index
     from amplint.source.rewrite import Rewriter
 
@@ -92,20 +94,35 @@ class SchedulerAfterSkippedStep(Rule):
         if update is None and spelled is not None and spelled.startswith("self."):
             towards = (rewrite.call_towards(node, call) for node in updates)
             update = next((node for node in towards if node is not None), None)
+        edits: list[Edit | None]
         if update is None or spelled is None or BEFORE in rewrite.source.text or _names_several(event.index, rewrite):
             return None
         reading = f"{BEFORE} = {spelled}.get_scale()"
         guard = f"if {spelled}.get_scale() >= {BEFORE}"
         if rewrite.span(update).start < rewrite.span(call).start:
-            first, second = rewrite.insert_before(update, reading), rewrite.wrap_statement(call, guard)
+            wrapped = rewrite.wrap_statements(self._adjacent(event, rewrite), guard) or [None]
+            edits = [rewrite.insert_before(update, reading), *wrapped]
         elif not rewrite.shares_block(call, update):
             return None
         else:
             guarded = f"{guard}:\n    {rewrite.text(call)}"
-            first, second = rewrite.replace(call, reading), rewrite.insert_after(update, guarded)
-        if first is None or second is None:
-            return None
-        return Fix("Wait for steps that are taken", (first, second), Applicability.UNSAFE)
+            edits = [rewrite.replace(call, reading), rewrite.insert_after(update, guarded)]
+        known = tuple(one for one in edits if one is not None)
+        complete = len(known) == len(edits)
+        return Fix("Wait for steps that are taken", known, Applicability.UNSAFE) if complete else None
+
+    def _adjacent(self, event: SchedulerStep, rewrite: Rewriter) -> list[cst.CSTNode]:
+        """The statement of a step with the adjacent ones that step schedulers behind the same scaler."""
+        stepping = {rewrite.statement_of(one.call) for one in self.steps if one.scaler == event.scaler}
+        block, own = [*rewrite.block_of(event.call)], rewrite.statement_of(event.call)
+        if not isinstance(own, cst.SimpleStatementLine):
+            return []
+        first = last = next(index for index, one in enumerate(block) if one is own)
+        while first > 0 and block[first - 1] in stepping:
+            first -= 1
+        while last + 1 < len(block) and block[last + 1] in stepping:
+            last += 1
+        return [*block[first : last + 1]]
 
 
 def _names_several(index: Index, rewrite: Rewriter) -> bool:

@@ -100,6 +100,23 @@ def test_what_a_function_compares_with_none_may_be_none(tmp_path: Path) -> None:
     assert "            near, far = to_float32(model(x))\n" in text
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "outs.append(self.second(x))",
+        "outs.extend([self.second(x)])",
+        "outs.insert(0, self.second(x))",
+        "outs[0] = self.second(x)",
+        "outs = {'a': outs[0]}\nouts.update(b=self.second(x))",
+        "outs = {'a': outs[0]}\nouts['b'] = self.second(x)",
+        "outs = {}\nfor name in ('a', 'b'):\n    outs[name] = self.second(x)",
+    ],
+)
+def test_containers_that_are_changed_may_hold_half(tmp_path: Path, change: str) -> None:
+    body = f"outs = [self.first(x).softmax(1)]\n{change}\nreturn outs"
+    assert "            output = to_float32(model(x))\n" in _converted(tmp_path, CHOSEN, body)
+
+
 def test_a_class_that_takes_other_arguments_is_not_run(tmp_path: Path) -> None:
     other = "\n\nclass Pair(Net):\n    def forward(self, x, y):\n        return self.first(x), self.second(y)\n"
     body = "return self.second(self.first(x))"

@@ -348,7 +348,8 @@ class Scalers:
             order = [block.index(statement) for statement in statements]
             before = [one for one, place in zip(bindings, order, strict=False) if place < order[-1]]
             if not before:
-                raise Refusal(node, "the optimizer is made where it is used")
+                self._above[statements[-1]] = self.name
+                return
             bindings = before
         self._insert(function, bindings, self.name, node if here else None)
 

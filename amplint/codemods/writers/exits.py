@@ -95,7 +95,7 @@ class Exits:
                 continue
             several = self._are_tensors(call, result)
             if not several and self._is_tensor(call, result):
-                yield self._script.rewrite.add_float(node)
+                yield self._with_float(node)
                 continue
             helped += [] if several else [call]
             span = self._script.source.span(call)
@@ -112,6 +112,11 @@ class Exits:
             code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
+
+    def _with_float(self, node: cst.CSTNode) -> Edit:
+        """The edit that casts a call or an element, in which others can be cast as well."""
+        end = self._script.source.span(node).end
+        return Edit(Span(end, end), ".float()")
 
     def _element(self, call: cst.Call, result: Result) -> tuple[cst.BaseExpression, Result]:
         """What to cast of a call: the element that is taken of a tuple which it certainly gives, or all of it."""
@@ -159,7 +164,7 @@ class Exits:
         if not self.casts:
             return {}
         source, text = self._script.source, self._script.text
-        edits = (*others, *map(self._script.rewrite.add_float, self.casts))
+        edits = (*others, *map(self._with_float, self.casts))
         new, _ = apply_round(text, [Fix("Cast all", edits, imports=imports)])
         found = results_cast(new, self._script.path)
         rows = {call: row_edited(text, new, edits, source.span(call).start.row) for call in self.casts}

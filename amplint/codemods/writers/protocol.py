@@ -96,11 +96,26 @@ class Protocol:
             last = max(statements, key=block.index)
             plain = [self._script.statement_of(unit) for unit in units]
             if not any(statement in block for statement in plain) and not _both_ways(statements):
+                if len(branches := self._branches(steps)) > 1:
+                    for branch in branches:
+                        self._update(branch)
+                    return
                 raise Refusal(
                     steps[-1], "none of the optimizers steps every time; the scaler cannot be updated in one place"
                 )
         edit = protocol.update(self._behind_condition(steps[-1], last), name, self._script.rewrite)
         self._put(edit, steps[-1], "update the scaler")
+
+    def _branches(self, steps: Sequence[cst.Call]) -> list[list[cst.Call]]:
+        """`steps` by the branches of an `if`, of which only one runs."""
+        found: list[list[cst.Call]] = []
+        for step in steps:
+            same = next((one for one in found if not self._script.exclude(one[0], step)), None)
+            if same is None:
+                found.append([step])
+            else:
+                same.append(step)
+        return found
 
     def _behind_condition(self, step: cst.Call, last: cst.CSTNode) -> cst.CSTNode:
         """The `if` around `last`, the statement of `step`, before which the gradients are unscaled; else `last`.
