@@ -8,10 +8,11 @@ from typing import NamedTuple
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import OPTIMIZER_NAME
 from amplint.source import syntax as cst
-from amplint.source.source import Chunk
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.training.bindings import called_name, matched, positional
 from amplint.training.derived import bases_elsewhere
+from amplint.training.givers import importers
 from amplint.training.script import Script, parsed
 from amplint.training.surroundings import whole_program
 
@@ -62,6 +63,14 @@ def states_inherited(script: Script, owner: cst.ClassDef) -> Iterator[States]:
                 owners = {_owner(one) for one in every(function, cst.Call)}
                 mine = {one for one in owners if one.startswith("self.") and _is_optimizer(one)}
                 yield from _with_states(States(other, function, [], []), mine)
+
+
+def restored_by_importers(script: Script) -> Iterator[tuple[Source, cst.Call]]:
+    """The calls that restore the state of an optimizer in files that import this one, each with its file."""
+    for source in importers(script.source):
+        for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call)):
+            if called_name(call) == RESTORES and _is_optimizer(_owner(call)):
+                yield source, call
 
 
 def _with_states(states: States, owners: Set[str]) -> Iterator[States]:

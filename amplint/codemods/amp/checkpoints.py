@@ -17,7 +17,7 @@ from amplint.semantics.words import SCALER
 from amplint.source import syntax as cst
 from amplint.training.bindings import called_name, matched, positional
 from amplint.training.script import Script, parsed
-from amplint.training.states import States, states_given, states_inherited
+from amplint.training.states import States, restored_by_importers, states_given, states_inherited
 
 _MESSAGE = "the optimizer's state is {} here, the scaler's is not"
 _RULE = "scaler-not-checkpointed"
@@ -35,6 +35,10 @@ def remarks(text: str, path: str) -> Iterator[Remark]:
     found = [(states, _of_function(script, states, made)) for states in states_given(script)] if made else []
     for owner in _owners(script, made):
         found += [(states, _of_method(states, made)) for states in states_inherited(script, owner)]
+    if made and not any(states.restores for states, _ in found) and f"{made}.load_state_dict" not in text:
+        for source, call in restored_by_importers(script):
+            where = os.path.relpath(source.path, os.path.dirname(path))
+            yield Remark(1, f"{where}:{source.span(call).start.row}: {_MESSAGE.format('restored')}")
     if any(cures is None for _, cures in found):
         return
     for states, cures in found:

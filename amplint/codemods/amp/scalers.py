@@ -176,7 +176,7 @@ class Scalers:
             if any(states.restores for states in inherited):
                 self._above[statement] = attribute
             else:
-                self._made[None, attribute] = {statement: None}
+                self._made.setdefault((None, attribute), {})[statement] = None
         self._known[None, frozenset({f"class {id(owner)}"})] = attribute
         return attribute
 
@@ -252,8 +252,9 @@ class Scalers:
         if not callers:
             return self._constructed_alone(function, node)
         default = parameter.default is not None
+        passes = function not in self._declared
         self._declare(function, parameter)
-        for call in callers:
+        for call in callers if passes else ():
             passed = [self._observed.calls.argument(call, function, param.name.value) for _, param in found]
             given = [argument for argument in passed if argument is not None]
             if not given and default:

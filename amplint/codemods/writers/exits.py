@@ -15,9 +15,10 @@ from amplint.source.tree import children, every, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.names import TO_FLOAT32
 from amplint.torchlib.policy import FLOAT32, LOWER
-from amplint.training.bindings import called_name, matched, paths
+from amplint.training.bindings import called_name, paths
 from amplint.training.flow import Flow
 from amplint.training.observed import Observed
+from amplint.training.penalties import names_differentiated, outputs_of
 from amplint.training.results import Result, is_floating, is_wide, key_of, result_by_class, results_cast, unpacked
 from amplint.training.script import Script
 from amplint.training.staying import Staying
@@ -41,7 +42,6 @@ _OBJECTS = """    if hasattr(value, "__dict__") and not callable(value):
 _WITH_OBJECTS = regex(r"\bdistributions\b|@dataclass|\bSimpleNamespace\b")
 """Words in code whose models may return objects that hold tensors."""
 _COLLECTING = frozenset({"append", "extend", "update", "add", "write", "put"})
-_GRADIENTS = frozenset({"torch.autograd.grad", "autograd.grad", "grad"})
 _GAP = 2
 _DEPTH = 3
 """The limit of functions of the file through which a region follows the models that it runs."""
@@ -196,7 +196,7 @@ class Exits:
                 continue
             calls = list(self._staying.outermost(one))
             own = dict.fromkeys(each for call in calls for each in self._staying.functions(call) if depth)
-            deep = [function for function in own if not self._gradients_in(function)]
+            deep = [function for function in own if not self._differentiated(function)]
             self._entered.update(own)
             inner = [each for block in _blocks(one) for each in block]
             deeper = [each for function in deep for each in function.body.body]
@@ -219,15 +219,26 @@ class Exits:
                 yield following
 
     def is_of_penalty(self, statement: cst.CSTNode) -> bool:
-        """Whether the function of `statement` differentiates what this computes, for a penalty: it stays float32."""
-        gradients = self._gradients_in(self._script.function_of(statement))
-        given = (one.value for each in gradients for name, one in matched(each, ["outputs"]) if name == "outputs")
-        return any(self._flow.binds(statement) & paths(one) for one in given)
+        """Whether its function, or a loss of another file, differentiates what `statement` computes, for a penalty.
 
-    def _gradients_in(self, function: cst.FunctionDef | None) -> list[cst.Call]:
-        """The calls in a function that compute gradients for a penalty."""
-        calls = (one for one in self._script.calls if dotted(one.func) in _GRADIENTS)
-        return [one for one in calls if self._script.function_of(one) is function]
+        It stays float32.
+        """
+        home, bound = self._script.function_of(statement), self._flow.binds(statement)
+        if any(bound & paths(one) for one in self._differentiated(home)):
+            return True
+        asked = bound & names_differentiated(self._script.source)
+        return any(self._passes_by_name(name, node) for node in self._script.nodes_of(home) for name in asked)
+
+    def _differentiated(self, function: cst.FunctionDef | None) -> list[cst.BaseExpression]:
+        """What the calls in a function differentiate that compute gradients for a penalty."""
+        calls = (one for one in self._script.calls if self._script.function_of(one) is function)
+        return [value for one in calls for value in outputs_of(one)]
+
+    def _passes_by_name(self, name: str, node: cst.CSTNode) -> bool:
+        """Whether `node` is an argument or an entry with this name, of a variable of this name."""
+        if isinstance(node, cst.DictElement) and isinstance(node.key, cst.SimpleString):
+            return node.key.evaluated_value == name and dotted(node.value) == name
+        return isinstance(node, cst.Arg) and dotted(node.value) == name
 
     def _runs(self, statements: _Statements) -> Iterator[_Statements]:
         """`statements` in groups of near ones of a block, with what stands between them, if that computes little."""

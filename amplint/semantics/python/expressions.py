@@ -383,8 +383,7 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     before = state.frames[state.frame]
     while loop is not None:
         source = evaluate(machine, state, loop.iter)
-        unrolled = not parts and unrolled_elements(machine, source)
-        if unrolled and (known := _one_by_one(machine, state, node)) is not None:
+        if not parts and _differ(machine, source) and (known := _one_by_one(machine, state, node, source)) is not None:
             return known
         parts.append(symbol_of(machine, source))
         like = each(state, source) or machine.unknown("each", id(loop), parts=(parts[-1],))
@@ -399,16 +398,23 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
         element = evaluate(machine, state, node.elt)
     state.frames[state.frame] = before
     if any(unrolls(element) for unrolls in machine.hooks.unrolls):
-        known = _one_by_one(machine, state, node)
+        known = _one_by_one(machine, state, node, evaluate(machine, state, node.for_in.iter))
         if known is not None:
             return known
     return comprehended(machine, state, parts, element)
 
 
-def _one_by_one(machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp) -> Items | None:
+def _differ(machine: Machine, source: Value) -> bool:
+    """Whether elements made of those of `source` may differ by more than a number or a name."""
+    objects = isinstance(source, Items) and not all(isinstance(one, Const) for one in source.values)
+    return objects or bool(unrolled_elements(machine, source))
+
+
+def _one_by_one(
+    machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp, source: Value
+) -> Items | None:
     """The result of a comprehension over a few known values, with the element evaluated for each."""
     loop, around = node.for_in, state.iteration
-    source = evaluate(machine, state, loop.iter)
     given = (source.keys or source.values) if isinstance(source, Items) else ()
     if loop.ifs or loop.inner_for_in is not None or not 0 < len(given) <= MOST_UNROLLED:
         return None
