@@ -27,9 +27,10 @@ UNTOUCHED = frozenset({
 """Functions and methods whose result does not depend on autocast, whoever they belong to."""
 
 
-TENSOR_METHODS = {name for name, forms in OPERATIONS.items() if "m" in forms} - {"values", "index", "sort", "copy"} | {
-    "shape", "dtype", "device", "size", "view", "data", "cpu", "cuda", "to", "numpy", "item", "backward", "dim",
-}  # fmt: skip
+_ATTRIBUTES = frozenset({"shape", "dtype", "device", "data"})
+_OTHERS = frozenset({"size", "view", "cpu", "cuda", "to", "numpy", "item", "backward", "dim"})
+_METHODS = {name for name, forms in OPERATIONS.items() if "m" in forms} - {"values", "index", "sort", "copy"}
+TENSOR_METHODS = _METHODS | _ATTRIBUTES | _OTHERS
 """What tensors have, and containers do not."""
 _JOINING = ("cat", "concat", "stack", "hstack", "vstack")
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break)
@@ -106,11 +107,17 @@ def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool | None:
     return False if False in uses else True if True in uses else None
 
 
+def is_of_tensor(source: Source, node: cst.Attribute) -> bool:
+    """Whether tensors have this attribute: `x.mean()`, and not `x.mean`, which distributions have."""
+    called = isinstance(call := source.parent(node), cst.Call) and call.func is node
+    return node.attr.value in (TENSOR_METHODS if called else _ATTRIBUTES)
+
+
 def tensor_evidence(source: Source, name: cst.Name) -> bool | None:
     """Whether a use is evidence for a tensor (True), against it (False), or neither (None)."""
     above = source.parent(name)
     if isinstance(above, cst.Attribute) and above.value is name:
-        return above.attr.value in TENSOR_METHODS
+        return is_of_tensor(source, above)
     if isinstance(above, cst.Subscript) and above.value is name:
         named = any(isinstance(inner, cst.SimpleString) for inner in walk(above))
         return False if named else True if len(above.slice) > 1 else None

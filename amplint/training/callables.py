@@ -52,14 +52,18 @@ def _made_in_each_round(source: Source, region: cst.CSTNode) -> Iterator[cst.CST
 
 
 def _names(node: cst.CSTNode) -> tuple[set[str], set[str]]:
-    """The last names of callees in `node` and of their receivers, and all other names, unless it takes an element."""
+    """The last names of callees in `node` and of their receivers, and all other names, unless it takes an element.
+
+    Of `super(...)` there are none.
+    """
     called = set((dotted(node) or "").split(".")) - {""}
     calls = list(every(node, cst.Call))
+    bases = {name for call in calls if called_name(call) == "super" for name in every(call, cst.Name)}
     for call in calls:
         if not (isinstance(call.func, cst.Attribute) and called_name(call) in TENSOR_METHODS):
-            called |= {name.value for name in every(call.func, cst.Name)}
+            called |= {name.value for name in every(call.func, cst.Name) if name not in bases}
     takes = any(called_name(call) in _ITERATION for call in calls)
-    return called, {name.value for name in every(node, cst.Name)} if not takes else set()
+    return called, {name.value for name in every(node, cst.Name) if name not in bases} if not takes else set()
 
 
 def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:

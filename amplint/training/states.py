@@ -65,6 +65,16 @@ def states_inherited(script: Script, owner: cst.ClassDef) -> Iterator[States]:
                 yield from _with_states(States(other, function, [], []), mine)
 
 
+def restored_when_made(script: Script, owner: cst.ClassDef) -> bool:
+    """Whether the constructors of base classes in other files restore the state of an optimizer."""
+    made = set[str]()
+    for base in bases_elsewhere(script, owner):
+        for function in every(base.module, cst.FunctionDef):
+            if function.name.value == "__init__":
+                made |= {called_name(one) for one in every(function, cst.Call)} | {"__init__"}
+    return any(states.restores and states.function.name.value in made for states in states_inherited(script, owner))
+
+
 def restored_by_importers(script: Script) -> Iterator[tuple[Source, cst.Call]]:
     """The calls that restore the state of an optimizer in files that import this one, each with its file."""
     for source in importers(script.source):

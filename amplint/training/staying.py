@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from amplint.edits.casting import TENSOR_METHODS, used_as_tensor
+from amplint.edits.casting import is_of_tensor, used_as_tensor
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import INDICES, WHOLE_NUMBERS
@@ -247,7 +247,7 @@ class Staying:
             taking = self._script.source.parent(above)
             owner, _, name = (dotted(taking.func) or "" if isinstance(taking, cst.Call) else "").rpartition(".")
             return owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS
-        method = isinstance(above, cst.Attribute) and above.attr.value in TENSOR_METHODS
+        method = isinstance(above, cst.Attribute) and is_of_tensor(self._script.source, above)
         return method or isinstance(above, (cst.BinaryOperation, cst.UnaryOperation))
 
     def are_tensors(self, call: cst.Call) -> bool:

@@ -14,7 +14,7 @@ from amplint.training.derived import called_by_base
 from amplint.training.observed import Observed
 from amplint.training.refusal import Refusal, required
 from amplint.training.script import Script
-from amplint.training.states import states_inherited
+from amplint.training.states import restored_when_made
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
 _NO_PLACE = "there is no place for the scaler here"
@@ -172,8 +172,7 @@ class Scalers:
             self._insert(method, bindings, attribute)
         else:
             statement = self._last_attribute_assignment(owner, node)
-            inherited = states_inherited(self._script, owner) if owner is not None and _calls_init(statement) else ()
-            if any(states.restores for states in inherited):
+            if owner is not None and _calls_init(statement) and restored_when_made(self._script, owner):
                 self._above[statement] = attribute
             else:
                 self._made.setdefault((None, attribute), {})[statement] = None

@@ -410,9 +410,7 @@ def _differ(machine: Machine, source: Value) -> bool:
     return objects or bool(unrolled_elements(machine, source))
 
 
-def _one_by_one(
-    machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp, source: Value
-) -> Items | None:
+def _one_by_one(machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp, source: Value) -> Items | None:
     """The result of a comprehension over a few known values, with the element evaluated for each."""
     loop, around = node.for_in, state.iteration
     given = (source.keys or source.values) if isinstance(source, Items) else ()
