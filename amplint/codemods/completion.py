@@ -96,8 +96,9 @@ class Completion:
     def infos(self, text: str) -> list[Remark]:
         """The other new findings in `text`, by its rows, without opportunities."""
         halves = halves_of(text, self._path)
-        source = parsed(text, self._path).source
-        found = (one for one in self._new(text) if not self._stops(one) and halves.concern(one))
+        source, run = parsed(text, self._path).source, outputs.found(text, self._path)
+        new = (one for one in self._new(text) if not self._stops(one) and halves.concern(one))
+        found = (one for one in new if not outputs.is_refuted(one, run))
         return [remark_on(one, whole_program(source), literal_device(source)) for one in found]
 
     def _stops(self, finding: Finding) -> bool:

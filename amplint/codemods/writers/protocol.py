@@ -140,7 +140,7 @@ class Protocol:
 
     def _unscale(self, use: cst.CSTNode) -> None:
         place = self._in_stepping_function(use)
-        steps = self._steps_behind(place)
+        steps = self._steps_of(use, place)
         self.late |= not steps
         for step in steps:
             uses = [other for other in self._observed.uses if self._serves(other, step)]
@@ -151,9 +151,19 @@ class Protocol:
             if common is None:
                 raise Refusal(use, "the gradients are used too far from the step for them to be unscaled")
             below = self._unscaled_above([first, *uses[1:]], self._unit(step), common[1][0])
-            edit = protocol.unscale(below, self._optimizer(step), self._scaler_at(step), self._script.rewrite)
+            optimizer, scaler = self._optimizer(step), self._scaler_at(step)
+            edit = protocol.unscale(below, optimizer, scaler, self._script.rewrite, self._given(step, below))
             self._put(edit, use, "unscale the gradients before they are used")
             self._leave(below, step)
+
+    def _given(self, step: cst.Call, below: cst.CSTNode) -> str | None:
+        """The condition of an `if` around a step, and not around `below`, that asks whether there is its optimizer."""
+        for above in self._script.source.ancestors(step):
+            if isinstance(above, cst.If) and not self._script.inside(above, below):
+                test = self._script.text_of(above.test)
+                if test in (self._optimizer(step), f"{self._optimizer(step)} is not None"):
+                    return test
+        return None
 
     def _leave(self, below: cst.CSTNode, step: cst.Call) -> None:
         """Update the scaler before each `return` between the unscaling above `below` and `step`."""
@@ -182,7 +192,13 @@ class Protocol:
         return found
 
     def _serves(self, use: cst.CSTNode, step: cst.Call) -> bool:
-        return step in self._steps_behind(self._in_stepping_function(use))
+        return step in self._steps_of(use, self._in_stepping_function(use))
+
+    def _steps_of(self, use: cst.CSTNode, place: cst.CSTNode) -> list[cst.Call]:
+        """The steps that follow `place` before the next backward pass; those of optimizers that `use` is given."""
+        steps = self._steps_behind(place)
+        given = {self._script.text_of(one.value) for one in use.args} if isinstance(use, cst.Call) else set[str]()
+        return [step for step in steps if self._optimizer(step) in given] or steps
 
     def _in_stepping_function(self, use: cst.CSTNode) -> cst.CSTNode:
         """`use`, or the only call that leads to it from a function that steps."""
