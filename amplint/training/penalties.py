@@ -46,8 +46,18 @@ def _names(chunk: Chunk) -> Iterator[str]:
         given = {dotted(value) for one in every(function, cst.Call) for value in outputs_of(one)}
         yield from (one.name.value for one in every(function.params, cst.Param) if one.name.value in given)
         for one in every(function, cst.Assign):
-            key = one.value.slice[0] if isinstance(one.value, cst.Subscript) and len(one.value.slice) == 1 else None
-            index = key.slice.value if key is not None and isinstance(key.slice, cst.Index) else None
-            bound = any(dotted(target.target) in given for target in one.targets)
-            if bound and isinstance(index, cst.SimpleString) and isinstance(index.evaluated_value, str):
-                yield index.evaluated_value
+            for target, value in _pairs(one):
+                key = value.slice[0].slice if isinstance(value, cst.Subscript) and len(value.slice) == 1 else None
+                index = key.value if isinstance(key, cst.Index) else None
+                if dotted(target) in given and isinstance(index, cst.SimpleString):
+                    yield str(index.evaluated_value)
+
+
+def _pairs(assign: cst.Assign) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """The targets of an assignment, each with what it is assigned."""
+    for one in assign.targets:
+        target, value = one.target, assign.value
+        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            yield from ((left.value, right.value) for left, right in zip(target.elements, value.elements, strict=False))
+        else:
+            yield target, value

@@ -18,6 +18,7 @@ from amplint.training.givers import importers
 from amplint.training.script import Script
 from amplint.training.surroundings import modules
 
+_HOOKS = frozenset({"register_backward_hook", "register_full_backward_hook"})
 _DEPTH = 4
 """The number of assignments and calls through which an optimizer is followed."""
 
@@ -28,7 +29,11 @@ def wrapper(script: Script, calls: Calls, optimizer: cst.BaseExpression) -> str 
     for home, call in _constructions(script, calls, optimizer, dotted(optimizer), _DEPTH):
         if home not in programs:
             programs[home] = Program(home, Lookups(modules(), home))
-        targets = _made_by(programs[home], home, call, _DEPTH)
+        targets = list(_made_by(programs[home], home, call, _DEPTH))
+        for one in targets:
+            for hook in (each for each in every(one.module, cst.Call) if called_name(each) in _HOOKS):
+                where = os.path.relpath(one.source.path, os.path.dirname(script.path)) if script.path else ""
+                return f"{where}:{one.span(hook).start.row} gathers gradients in backward passes, which carry the scale"
         if any(one.source is not script.source and _steps_another(one) for one in targets):
             if home is script.source:
                 return "an optimizer steps in another file"

@@ -100,8 +100,8 @@ class SchedulerAfterSkippedStep(Rule):
         reading = f"{BEFORE} = {spelled}.get_scale()"
         guard = f"if {spelled}.get_scale() >= {BEFORE}"
         if rewrite.span(update).start < rewrite.span(call).start:
-            wrapped = rewrite.wrap_statements(self._adjacent(event, rewrite), guard) or [None]
-            edits = [rewrite.insert_before(update, reading), *wrapped]
+            wrapped = rewrite.wrap_statements(self._adjacent(event, rewrite), guard)
+            edits = [rewrite.insert_before(update, reading), *(wrapped if wrapped is not None else [None])]
         elif not rewrite.shares_block(call, update):
             return None
         else:

@@ -35,7 +35,11 @@ class Protocol:
         for group in self._rounds():
             with reasons.collecting():
                 self._update(group)
+        self._uses = list[cst.CSTNode]()
         for use in observed.uses:
+            with reasons.collecting():
+                self._uses += (one for one in self._in_stepping_functions(use) if one not in self._uses)
+        for use in self._uses:
             with reasons.collecting():
                 self._unscale(use)
         reasons.raise_collected()
@@ -139,18 +143,16 @@ class Protocol:
         return around if conditional and unscaled in block else last
 
     def _unscale(self, use: cst.CSTNode) -> None:
-        place = self._in_stepping_function(use)
-        steps = self._steps_of(use, place)
+        steps = self._steps_of(use)
         self.late |= not steps
         for step in steps:
-            uses = [other for other in self._observed.uses if self._serves(other, step)]
-            first = self._in_stepping_function(uses[0])
+            uses = [other for other in self._uses if step in self._steps_of(other)]
             if uses[0] is not use:
                 continue
-            common = self._script.common([first, self._unit(step)])
+            common = self._script.common([use, self._unit(step)])
             if common is None:
                 raise Refusal(use, "the gradients are used too far from the step for them to be unscaled")
-            below = self._unscaled_above([first, *uses[1:]], self._unit(step), common[1][0])
+            below = self._unscaled_above(uses, self._unit(step), common[1][0])
             optimizer, scaler = self._optimizer(step), self._scaler_at(step)
             edit = protocol.unscale(below, optimizer, scaler, self._script.rewrite, self._given(step, below))
             self._put(edit, use, "unscale the gradients before they are used")
@@ -191,25 +193,28 @@ class Protocol:
                 break
         return found
 
-    def _serves(self, use: cst.CSTNode, step: cst.Call) -> bool:
-        return step in self._steps_of(use, self._in_stepping_function(use))
-
-    def _steps_of(self, use: cst.CSTNode, place: cst.CSTNode) -> list[cst.Call]:
-        """The steps that follow `place` before the next backward pass; those of optimizers that `use` is given."""
-        steps = self._steps_behind(place)
+    def _steps_of(self, use: cst.CSTNode) -> list[cst.Call]:
+        """The steps that follow `use` before the next backward pass; those of optimizers that it is given."""
+        steps = self._steps_behind(use)
         given = {self._script.text_of(one.value) for one in use.args} if isinstance(use, cst.Call) else set[str]()
         return [step for step in steps if self._optimizer(step) in given] or steps
 
-    def _in_stepping_function(self, use: cst.CSTNode) -> cst.CSTNode:
-        """`use`, or the only call that leads to it from a function that steps."""
+    def _in_stepping_functions(self, use: cst.CSTNode) -> list[cst.CSTNode]:
+        """`use`, or the calls that lead to it from functions that step."""
         stepping = {self._script.function_of(step) for step in self._observed.steps}
-        place, function = use, self._script.function_of(use)
-        while function not in stepping:
+        waiting, found, seen = [use], list[cst.CSTNode](), set[cst.CSTNode]()
+        while waiting:
+            place = waiting.pop(0)
+            function = self._script.function_of(place)
+            if function in stepping:
+                found.append(place)
+                continue
             callers = self._observed.calls.callers(function) if function is not None else None
-            if not callers or len(callers) != 1:
+            if not callers or place in seen:
                 raise Refusal(use, "gradients are used here, away from the step of their optimizer")
-            place, function = callers[0], self._script.function_of(callers[0])
-        return place
+            seen.add(place)
+            waiting += callers
+        return found
 
     def _steps_behind(self, place: cst.CSTNode) -> list[cst.Call]:
         """The steps that follow `place` before the next backward pass; none if one has just run."""
