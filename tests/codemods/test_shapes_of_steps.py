@@ -211,6 +211,14 @@ def test_calls_of_unknown_models_within_each_other_are_cast_each() -> None:
             loss = F.binary_cross_entropy_with_logits(out, y)
             loss.backward()
             optimizer.step()
+            return loss
+
+        def train_D(self, x, optimizer, y):
+            out = self.D(x)
+            loss = F.binary_cross_entropy_with_logits(out, y)
+            loss.backward()
+            optimizer.step()
+            return loss
     """
     found = convert(textwrap.dedent(script), Wish(to="amp"))
     assert "            out = self.D(to_float32(self.G(y))).float()\n" in found.text
