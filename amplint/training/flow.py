@@ -211,7 +211,7 @@ class Flow:
             and all(
                 maker is not None
                 and maker.name.value == "__init__"
-                and self._script.parameter(maker, dotted(one.value) or "")
+                and any(self._script.parameter(maker, dotted(value) or "") for value in given_to(one, path))
                 for one, maker in zip(assigns, makers, strict=True)
             )
         )

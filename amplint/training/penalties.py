@@ -10,7 +10,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
-from amplint.training.bindings import matched
+from amplint.training.bindings import given_to, matched
 from amplint.training.givers import importers, modules_asked
 from amplint.training.surroundings import cached_by_text, modules, whole_program
 
@@ -45,19 +45,9 @@ def _names(chunk: Chunk) -> Iterator[str]:
     for function in every(chunk.module, cst.FunctionDef):
         given = {dotted(value) for one in every(function, cst.Call) for value in outputs_of(one)}
         yield from (one.name.value for one in every(function.params, cst.Param) if one.name.value in given)
-        for one in every(function, cst.Assign):
-            for target, value in _pairs(one):
-                key = value.slice[0].slice if isinstance(value, cst.Subscript) and len(value.slice) == 1 else None
-                index = key.value if isinstance(key, cst.Index) else None
-                if dotted(target) in given and isinstance(index, cst.SimpleString):
-                    yield str(index.evaluated_value)
-
-
-def _pairs(assign: cst.Assign) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """The targets of an assignment, each with what it is assigned."""
-    for one in assign.targets:
-        target, value = one.target, assign.value
-        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
-            yield from ((left.value, right.value) for left, right in zip(target.elements, value.elements, strict=False))
-        else:
-            yield target, value
+        assigns = list(every(function, cst.Assign))
+        for value in (value for name in given for one in assigns for value in given_to(one, name or "")):
+            key = value.slice[0].slice if isinstance(value, cst.Subscript) and len(value.slice) == 1 else None
+            index = key.value if isinstance(key, cst.Index) else None
+            if isinstance(index, cst.SimpleString):
+                yield str(index.evaluated_value)

@@ -23,8 +23,8 @@ from amplint.training.script import parsed
 from amplint.training.surroundings import cached_by_text, check_time, whole_program
 
 Result: TypeAlias = "frozenset[str | None] | tuple[Result, ...] | None"
-"""A tensor by the dtypes it can have, None among them for an unknown one; the parts of a tuple, a list or a dictionary;
-None if unknown. What holds no tensor has no dtype.
+"""A tensor by the dtypes it can have, None among them for an unknown one; the parts of a tuple or a list, or of a
+dictionary without half; None if unknown. What holds no tensor has no dtype.
 """
 _LONG = 400_000
 """The number of characters of reachable code from which no results are computed."""
@@ -95,7 +95,8 @@ def _result(value: Value) -> Result:
     if isinstance(value, Tensor):
         return frozenset(value.among or {value.dtype})
     if isinstance(value, Items) and value.values:
-        return tuple(map(_result, value.values))
+        parts = tuple(map(_result, value.values))
+        return parts if value.keys is None or is_wide(parts) else None
     return frozenset[str | None]() if isinstance(value, Const) else None
 
 

@@ -12,7 +12,7 @@ from amplint.source import syntax as cst
 from amplint.source.tree import every, targets, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.policy import BANNED, FLOAT32, LOSSES, MODULE_OPS
-from amplint.training.bindings import called_name, paths
+from amplint.training.bindings import called_name, matched, paths, positional
 from amplint.training.flow import Flow
 from amplint.training.observed import Observed
 from amplint.training.operands import constructors
@@ -245,10 +245,24 @@ class Staying:
             return self._holds_tensor(target)
         if isinstance(above, cst.Arg):
             taking = self._script.source.parent(above)
-            owner, _, name = (dotted(taking.func) or "" if isinstance(taking, cst.Call) else "").rpartition(".")
-            return owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS
+            return isinstance(taking, cst.Call) and self._takes_tensor(taking, above)
         method = isinstance(above, cst.Attribute) and is_of_tensor(self._script.source, above)
         return method or isinstance(above, (cst.BinaryOperation, cst.UnaryOperation))
+
+    def _takes_tensor(self, call: cst.Call, argument: cst.Arg) -> bool:
+        """Whether `call` runs an operation of PyTorch, or a function of the file that uses `argument` as a tensor."""
+        owner, _, name = (dotted(call.func) or "").rpartition(".")
+        if owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS:
+            return True
+        functions = [one for one in self._calls.targets(call) if isinstance(one, cst.FunctionDef)]
+        return bool(functions) and all(self._uses_tensor(one, call, argument) for one in functions)
+
+    def _uses_tensor(self, function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> bool:
+        bound = self._script.method_owner(function) is not None
+        params = positional(function)[bound:]
+        given = [name for name, one in matched(call, [one.name.value for one in params]) if one is argument]
+        named = [one.name for one in params if one.name.value in given]
+        return len(named) == 1 and used_as_tensor(named[0], self._script.rewrite) is True
 
     def are_tensors(self, call: cst.Call) -> bool:
         """Whether `call` certainly gives floating-point tensors, one for each variable of a tuple."""
@@ -264,6 +278,20 @@ class Staying:
         above = self._script.source.parent(call)
         target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
         return [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
+
+    def is_unused(self, target: cst.BaseExpression) -> bool:
+        """Whether the function around a target reads no variable of its name."""
+        nodes = self._script.nodes_of(self._script.function_of(target))
+        name = dotted(target)
+        return name is not None and not any(
+            isinstance(one, cst.Name) and one.value == name and not self._is_bound(one) for one in nodes
+        )
+
+    def is_only_read(self, call: cst.Call) -> bool:
+        """Whether what `call` gives has a variable of whose attributes none is used."""
+        target, home = self._variable_of(call), self._script.function_of(call)
+        attributes = (one for one in self._script.nodes_of(home) if isinstance(one, cst.Attribute))
+        return isinstance(target, cst.Name) and all(dotted(one.value) != target.value for one in attributes)
 
     def may_be_none(self, call: cst.Call) -> bool:
         """Whether a function compares what it unpacks of a call with None."""
@@ -282,7 +310,9 @@ class Staying:
         uses = [one for one in self._script.calls if one.args and dotted(one.args[0].value) == name]
         compared = any(self._computes(one, LOSSES | BANNED) for one in uses if self._script.function_of(one) is home)
         known = used_as_tensor(target, self._script.rewrite)
-        certain = compared or (bool(known) and not whole)
+        given = ((one, each) for one in self._script.calls for each in one.args if dotted(each.value) == name)
+        passed = any(self._takes_tensor(*one) for one in given if self._script.function_of(one[0]) is home)
+        certain = compared or ((bool(known) or passed) and not whole)
         return known is not False and certain and not self._may_be_none(name, home)
 
     def _may_be_none(self, name: str, home: cst.FunctionDef | None) -> bool:

@@ -61,7 +61,7 @@ def _converted(folder: Path, script: str, body: str, name: str = "Net") -> str:
     [
         ("return self.second(self.first(x).relu())", "model(x).float()"),
         ("return self.second(self.first(x)).softmax(1)", "model(x)"),
-        ("return self.first(x), self.second(x)", "to_float32(model(x))"),
+        ("return self.first(x), self.second(x)", "tuple(output_.float() for output_ in model(x))"),
         ("return {'logits': self.first(x)}", "to_float32(model(x))"),
     ],
 )

@@ -41,6 +41,8 @@ _OBJECTS = """    if hasattr(value, "__dict__") and not callable(value):
 """
 _WITH_OBJECTS = regex(r"\bdistributions\b|@dataclass|\bSimpleNamespace\b")
 """Words in code whose models may return objects that hold tensors."""
+_LISTS = regex(r"\breturn \[")
+"""Words in code whose models may return a list, which code that gets it may change."""
 _COLLECTING = frozenset({"append", "extend", "update", "add", "write", "put"})
 _GAP = 2
 _DEPTH = 3
@@ -91,27 +93,30 @@ class Exits:
         helped, part = list[cst.Call](), self._script.fresh("output")
         for call, result in results.items():
             node, result = self._element(call, result)
-            if is_wide(result) or (result is None and self._staying.gives_loss(call)):
+            if self._is_wide(call, result) or (result is None and self._staying.gives_loss(call)):
                 continue
             several = self._are_tensors(call, result)
-            if not several and self._is_tensor(call, result):
+            if several is None and self._is_tensor(call, result):
                 yield self._with_float(node)
                 continue
-            helped += [] if several else [call]
+            helped += [] if several is not None else [call]
             span = self._script.source.span(call)
-            yield Edit(Span(span.start, span.start), f"({part}.float() for {part} in " if several else f"{self._name}(")
+            each = f"({part}.float() for {part} in "
+            yield Edit(Span(span.start, span.start), f"{several}{each}" if several is not None else f"{self._name}(")
             yield Edit(Span(span.end, span.end), ")")
         if helped:
             top = self._top(min(helped, key=self._script.row))
             row = self._script.lines.commented(self._script.rewrite.start(top).row)
             lines, place = self._script.lines, Position(row, 1)
             above = sum(row > one and lines.blank(row - one) for one in (1, 2))
-            texts = [one.text for one in whole_program(self._script.source).sources]
-            rest = _OBJECTS.format(name=self._name) if any(map(_WITH_OBJECTS.search, texts)) else ""
+            rest = _OBJECTS.format(name=self._name) if any(map(_WITH_OBJECTS.search, self._texts())) else ""
             self.imports += ["import copy"] if rest else []
             code = "\n" * (2 - above) * (row > 1) + _HELPER.format(name=self._name, torch=torch, rest=rest) + "\n\n"
             code = code.replace("    ", self._script.source.chunk_of(top).default_indent)
             yield Edit(Span(place, place), code.replace("\n", self._script.source.newline))
+
+    def _texts(self) -> list[str]:
+        return [one.text for one in whole_program(self._script.source).sources]
 
     def _with_float(self, node: cst.CSTNode) -> Edit:
         """The edit that casts a call or an element, in which others can be cast as well."""
@@ -128,13 +133,29 @@ class Exits:
                 return above, result[place]
         return call, result
 
-    def _are_tensors(self, call: cst.Call, result: Result) -> bool:
-        """Whether `call` certainly gives one tensor for each variable of a tuple."""
-        count = len(self._staying.parts(call))
-        if isinstance(result, tuple):
-            whole = count == len(result) and all(map(is_floating, result))
-            return whole and not self._staying.may_be_none(call)
-        return bool(count) and (is_floating(result) or (result is None and self._staying.are_tensors(call)))
+    def _is_wide(self, call: cst.Call, result: Result) -> bool:
+        """Whether what `call` gives certainly has no half tensor that is used."""
+        parts = self._staying.parts(call)
+        if isinstance(result, tuple) and len(parts) == len(result):
+            return all(is_wide(one) or self._staying.is_unused(part) for one, part in zip(result, parts, strict=True))
+        return is_wide(result)
+
+    def _are_tensors(self, call: cst.Call, result: Result) -> str | None:
+        """The collection of tensors that `call` certainly gives: one for each variable of a tuple, or a tuple.
+
+        Empty for those of variables; None if there may be something else.
+        """
+        count, staying = len(self._staying.parts(call)), self._staying
+        if not isinstance(result, tuple):
+            alike = is_floating(result) or (result is None and staying.are_tensors(call))
+            return "" if count and alike else None
+        if not all(one is None or is_floating(one) for one in result):
+            return None
+        if count != len(result):
+            one_by_one = not count and None not in result and staying.is_only_read(call)
+            return "tuple" if one_by_one and not any(map(_LISTS.search, self._texts())) else None
+        certain = None not in result or staying.are_tensors(call)
+        return "" if certain and not staying.may_be_none(call) else None
 
     def _is_tensor(self, call: cst.Call, result: Result) -> bool:
         """Whether `call` certainly gives one tensor."""
