@@ -252,8 +252,10 @@ class Staying:
     def _takes_tensor(self, call: cst.Call, argument: cst.Arg) -> bool:
         """Whether `call` runs an operation of PyTorch, or a function of the file that uses `argument` as a tensor."""
         owner, _, name = (dotted(call.func) or "").rpartition(".")
-        if owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS:
-            return True
+        return (owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS) or self._passes_tensor(call, argument)
+
+    def _passes_tensor(self, call: cst.Call, argument: cst.Arg) -> bool:
+        """Whether `call` runs functions of the file alone, which use `argument` as a tensor."""
         functions = [one for one in self._calls.targets(call) if isinstance(one, cst.FunctionDef)]
         return bool(functions) and all(self._uses_tensor(one, call, argument) for one in functions)
 
@@ -311,7 +313,7 @@ class Staying:
         compared = any(self._computes(one, LOSSES | BANNED) for one in uses if self._script.function_of(one) is home)
         known = used_as_tensor(target, self._script.rewrite)
         given = ((one, each) for one in self._script.calls for each in one.args if dotted(each.value) == name)
-        passed = any(self._takes_tensor(*one) for one in given if self._script.function_of(one[0]) is home)
+        passed = any(self._passes_tensor(*one) for one in given if self._script.function_of(one[0]) is home)
         certain = compared or ((bool(known) or passed) and not whole)
         return known is not False and certain and not self._may_be_none(name, home)
 
