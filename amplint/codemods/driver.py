@@ -8,7 +8,7 @@ from amplint.codemods import reach
 from amplint.codemods.amp import checkpoints
 from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Conversion, Cure, Cured, Remark, Wish
-from amplint.codemods.mending import without_needless_casts
+from amplint.codemods.mending import without_needless_casts, without_wide_casts
 from amplint.codemods.registry import Codemod, find
 from amplint.codemods.rows import changed_edits, moved, row_before
 from amplint.engine.deep import call_deep, deep_recursion
@@ -133,7 +133,7 @@ def _cured(
         if after is not None:
             amend(place, after)
     if before:
-        new = without_needless_casts(original, text, path)
+        new = without_wide_casts(original, text, path)
         left, told, text = list(moved(text, new, left)), list(moved(text, new, told)), new
     others = tuple(
         Cured(place, raw, around().contents.raw(place) or raw, tuple(fixes[place])) for place, raw in before.items()

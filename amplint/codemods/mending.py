@@ -303,24 +303,31 @@ def of_sigmoids(chunk: Chunk, device: str | None) -> Fix | None:
 
 
 def without_needless_casts(before: str, after: str, path: str) -> str:
-    """The text `after` without the casts to float32 that `before` lacks, of what is float32 without them."""
+    """The text `after` without the casts to float32 that `before` lacks and of which one is enough."""
     source = Source(path, after, path)
-    for call in (*needless_casts(before, source), *_of_wide_results(before, source)):
-        assert isinstance(call.func, cst.Attribute)
-        cast = Span(source.span(call.func.value).end, source.span(call).end)
-        removed, _, why = apply_verified(after, [Fix("Cast once", (Edit(cast, ""),), Applicability.UNSAFE)])
+    for call in needless_casts(before, source):
+        removed, _, why = apply_verified(after, [_without(source, [call])])
         return without_needless_casts(before, removed, path) if why is None and removed != after else after
     return after
 
 
-def _of_wide_results(before: str, source: Source) -> Iterator[cst.Call]:
-    """The casts in a file that `before` lacks, of calls whose results are float32 by interpretation."""
-    found = results_cast(source.text, source.path) if "autocast" in source.text else {}
-    for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call)) if found else ():
+def without_wide_casts(before: str, after: str, path: str) -> str:
+    """The text `after` without the casts that `before` lacks of calls whose results are float32 by interpretation."""
+    source, found = Source(path, after, path), list[cst.Call]()
+    results = results_cast(after, path)
+    for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call)) if results else ():
         cast = call.func.value if isinstance(call.func, cst.Attribute) and called_name(call) == "float" else None
-        results = found.get(key_of(source, cast)) if cast is not None and source.code(call) not in before else None
-        if results and all(map(is_wide, results)):
-            yield call
+        known = results.get(key_of(source, cast)) if cast is not None and source.code(call) not in before else None
+        found += [call] if known and all(map(is_wide, known)) else []
+    removed, _, why = apply_verified(after, [_without(source, found)] if found else [])
+    return removed if why is None else after
+
+
+def _without(source: Source, casts: Iterable[cst.Call]) -> Fix:
+    """The fix that removes calls of `float()`."""
+    parts = ((call.func.value, call) for call in casts if isinstance(call.func, cst.Attribute))
+    edits = (Edit(Span(source.span(value).end, source.span(call).end), "") for value, call in parts)
+    return Fix("Cast once", tuple(edits), Applicability.UNSAFE)
 
 
 def _products_around(source: Source, span: Span) -> list[cst.CSTNode]:

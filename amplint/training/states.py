@@ -37,6 +37,11 @@ class States(NamedTuple):
         params = (*positional(self.function), *self.function.params.kwonly_params)
         return [one.name.value for one in params]
 
+    @property
+    def text(self) -> str:
+        """The code of the function."""
+        return self.script.text_of(self.function)
+
 
 def states_given(script: Script) -> Iterator[States]:
     """The functions of other files that the file calls with its optimizers."""

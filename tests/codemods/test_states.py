@@ -172,8 +172,9 @@ def test_two_optimizers_share_an_entry(tmp_path: Path) -> None:
         ("def load_state(path, model, optimizer):", "def load_state(path, model, optimizer, **options):"),
         ('optimizer.load_state_dict(state["optimizer"])', "optimizer.load_state_dict(moments(state))"),
         ("def load_state(path, model, optimizer):", "def load_state(path, model, optimizer, *more):"),
+        ("def load_state(path, model, optimizer):", "def load_state(path, model, optimizer, scaler=None):"),
     ],
-    ids=["keywords", "where the state comes from", "arguments"],
+    ids=["keywords", "where the state comes from", "arguments", "a scaler of data"],
 )
 def test_state_that_could_be_saved_and_not_restored_is_left_to_a_person(tmp_path: Path, old: str, new: str) -> None:
     found = _converted(tmp_path, "train.py", {"train.py": TRAIN, "states.py": STATES.replace(old, new)})

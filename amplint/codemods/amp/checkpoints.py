@@ -17,7 +17,7 @@ from amplint.semantics.words import SCALER
 from amplint.source import syntax as cst
 from amplint.training.bindings import called_name, matched, positional
 from amplint.training.script import Script, parsed
-from amplint.training.states import States, restored_by_importers, states_given, states_inherited
+from amplint.training.states import RESTORES, SAVES, States, restored_by_importers, states_given, states_inherited
 
 _MESSAGE = "the optimizer's state is {} here, the scaler's is not"
 _RULE = "scaler-not-checkpointed"
@@ -75,6 +75,8 @@ def _of_function(script: Script, states: States, made: str) -> _Cures | None:
     own = next((name for name in states.names if SCALER.search(name)), None)
     if own is None:
         return _with_parameter(states)
+    if f"{own}.{SAVES}" not in states.text and f"{own}.{RESTORES}" not in states.text:
+        return None
     if any(name == own for name, _ in matched(call, states.names)):
         return ()
     edit = script.rewrite.insert_argument(call, len(call.args), f"{own}={made}")
@@ -95,7 +97,7 @@ def _with_parameter(states: States) -> _Cures | None:
 
 def _of_method(states: States, made: str) -> _Cures | None:
     """The cures by which an inherited method saves and restores the state of the object's scaler, empty if it does."""
-    if made in states.script.text_of(states.function):
+    if made in states.text:
         return ()
     return _cures(states.script, _edits(states, made, f'hasattr(self, "{made.removeprefix("self.")}")'))
 
@@ -107,11 +109,10 @@ def _edits(states: States, scaler: str, given: str) -> Sequence[Edit]:
     kept = one_for_each_dict(saves, rewrite)
     edits += (saved(one.node, scaler, rewrite, shared=len(kept) < len(saves), given=given) for one in kept)
     kept = one_for_each_dict(restores, rewrite)
-    for one in kept:
-        fits = isinstance(one.node, cst.Call) and bool(one.node.args)
-        assert isinstance(one.node, cst.Call)
+    for call in (one.node for one in kept):
+        assert isinstance(call, cst.Call)
         shared = len(kept) < len(restores)
-        edits += [restored(one.node, scaler, rewrite, shared=shared, given=given) if fits else None]
+        edits += [restored(call, scaler, rewrite, shared=shared, given=given) if call.args else None]
     known = [one for one in edits if one is not None]
     return known if len(known) == len(edits) else []
 
