@@ -209,8 +209,8 @@ class Staying:
         """Whether `call` runs neither a model nor an operation of PyTorch, losses that autocast refuses apart."""
         name, path = called_name(call), dotted(call.func) or ""
         refused = self._computes(call, BANNED)
-        owner = path.rpartition(".")[0]
-        return refused or not (self.runs_model(call) or (owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS))
+        of_torch = self._is_functional(path) or path == f"torch.{name}"
+        return refused or not (self.runs_model(call) or (of_torch and name in OPERATIONS))
 
     def _computes(self, call: cst.CSTNode, losses: Set[str]) -> bool:
         """Whether `call` computes one of these `losses` of PyTorch."""
@@ -220,7 +220,13 @@ class Staying:
         made = {called_name(call.func)} if isinstance(call.func, cst.Call) else constructors(self._script.source, path)
         made -= _MOVES
         known = bool(made) and all(MODULE_OPS.get(one) in losses for one in made)
-        return known or (not made and name in losses and path.rpartition(".")[0] in _FUNCTIONAL)
+        return known or (not made and name in losses and self._is_functional(path))
+
+    def _is_functional(self, path: str) -> bool:
+        """Whether `path` names a function of `torch.nn.functional`, also one that is imported by its name."""
+        imported = self._script.source.imports.get(path)
+        by_name = imported is not None and imported.module == "torch.nn.functional"
+        return by_name or path.rpartition(".")[0] in _FUNCTIONAL
 
     def gives_loss(self, call: cst.Call) -> bool:
         """Whether `call` gives losses alone, by the names of its targets: models compute them in float32 as a rule."""
@@ -251,8 +257,9 @@ class Staying:
 
     def _takes_tensor(self, call: cst.Call, argument: cst.Arg) -> bool:
         """Whether `call` runs an operation of PyTorch, or a function of the file that uses `argument` as a tensor."""
-        owner, _, name = (dotted(call.func) or "").rpartition(".")
-        return (owner in (*_FUNCTIONAL, "torch") and name in OPERATIONS) or self._passes_tensor(call, argument)
+        path, name = dotted(call.func) or "", called_name(call)
+        of_torch = self._is_functional(path) or path == f"torch.{name}"
+        return (of_torch and name in OPERATIONS) or self._passes_tensor(call, argument)
 
     def _passes_tensor(self, call: cst.Call, argument: cst.Arg) -> bool:
         """Whether `call` runs functions of the file alone, which use `argument` as a tensor."""
