@@ -236,6 +236,14 @@ INDICES = Guess(
     counterexamples=("i", "idx", "batch", "inds_count", "pos", "start_pos"),
     decides=True,
 )
+SEARCHES = Guess(
+    name="a search for tokens",
+    of="a method of a model or a keyword of its call, in a conversion",
+    pattern=r"(?i)(?:^|_)(?:beam|greedy|viterbi)",
+    because="What a search gives is tokens, which are not cast.",
+    examples=("beam_search", "greedy_decode", "num_beams", "viterbi_decode"),
+    counterexamples=("decode", "generate", "predict", "sunbeam"),
+)
 EPSILON = Guess(
     name="a small number",
     of="an operand",

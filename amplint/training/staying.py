@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from amplint.edits.casting import is_of_tensor, used_as_tensor
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.words import INDICES, WHOLE_NUMBERS
+from amplint.semantics.words import INDICES, SEARCHES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, targets, walk
 from amplint.torchlib.catalogue import OPERATIONS
@@ -234,6 +234,11 @@ class Staying:
         assigned = above.targets if isinstance(above, cst.Assign) else ()
         names = [dotted(one) for each in assigned for one in targets(each.target)]
         return bool(names) and all(name is not None and is_loss(name.removesuffix("_dict")) for name in names)
+
+    def gives_tokens(self, call: cst.Call) -> bool:
+        """Whether `call` runs a search for tokens, by its name or its keywords."""
+        keywords = (one.keyword.value for one in call.args if one.keyword is not None)
+        return any(map(SEARCHES.search, (called_name(call), *keywords)))
 
     def is_tensor(self, call: cst.Call) -> bool:
         """Whether `call` certainly gives one floating-point tensor, as that model does elsewhere in the file."""

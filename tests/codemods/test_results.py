@@ -129,3 +129,19 @@ def test_losses_by_name_stay_as_they_are(tmp_path: Path) -> None:
     script = CHOSEN.replace("output = model(x)", "loss_dict = model(x, y)").replace("(output, y)", "(loss_dict)")
     script = script.replace("import models\n", "from elsewhere import models\n")
     assert "            loss_dict = model(x, y)\n" in _converted(tmp_path, script, "return self.first(x)")
+
+
+def test_a_search_gives_tokens(tmp_path: Path) -> None:
+    evaluation = """
+    model.eval()
+    with torch.no_grad():
+        for x, y in batches:
+            tokens = model.beam_search(x)
+            others = model.decode(x, num_beams=3)
+            scores = model.decode(x)
+            print(contrast(tokens, others, scores))
+"""
+    text = _converted(tmp_path, CHOSEN + evaluation, "return self.second(self.first(x))")
+    assert "tokens = model.beam_search(x)\n" in text
+    assert "others = model.decode(x, num_beams=3)\n" in text
+    assert "scores = to_float32(model.decode(x))\n" in text

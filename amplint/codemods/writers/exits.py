@@ -93,7 +93,8 @@ class Exits:
         helped, part = list[cst.Call](), self._script.fresh("output")
         for call, result in results.items():
             node, result = self._element(call, result)
-            if self._is_wide(call, result) or (result is None and self._staying.gives_loss(call)):
+            by_name = self._staying.gives_loss(call) or self._staying.gives_tokens(call)
+            if self._is_wide(call, result) or (result is None and by_name):
                 continue
             several = self._are_tensors(call, result)
             if several is None and self._is_tensor(call, result):
