@@ -113,6 +113,32 @@ def test_a_function_that_takes_two_optimizers_gets_one_scaler() -> None:
     assert "\nfit(net, optimizer_a, scaler, optimizer_b, [])" in text
 
 
+def test_each_caller_of_a_function_with_optional_optimizers_passes_the_scaler() -> None:
+    text = _converted(
+        f"""
+        {NET}
+        def one(net, optimizer, x, y):
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+
+        def fit(net, batches, optimizer_a=None, optimizer_b=None):
+            for x, y in batches:
+                if optimizer_a is not None:
+                    one(net, optimizer_a, x, y)
+                if optimizer_b is not None:
+                    one(net, optimizer_b, x, y)
+
+        optimizer_a = torch.optim.SGD(net.parameters(), lr=0.1)
+        optimizer_b = torch.optim.SGD(net.parameters(), lr=0.1)
+        fit(net, [], optimizer_a=optimizer_a)
+        fit(net, [], optimizer_b=optimizer_b)
+        """
+    )
+    assert "\nfit(net, [], optimizer_a=optimizer_a, scaler=scaler)\n" in text
+    assert "\nfit(net, [], optimizer_b=optimizer_b, scaler=scaler)\n" in text
+
+
 TWO = f"""
 {NET}
 class Trainer:

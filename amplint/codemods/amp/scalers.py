@@ -38,6 +38,7 @@ class Scalers:
         self._construction = construction
         self._known: dict[tuple[cst.FunctionDef | None, frozenset[str]], str] = {}
         self._declared: set[cst.FunctionDef] = set()
+        self._passing: set[cst.Call] = set()
         self._made: dict[tuple[cst.FunctionDef | None, str], dict[cst.CSTNode, None]] = {}
         self._above: dict[cst.CSTNode, str] = {}
         self._edits: list[Edit] = []
@@ -251,9 +252,8 @@ class Scalers:
         if not callers:
             return self._constructed_alone(function, node)
         default = parameter.default is not None
-        passes = function not in self._declared
         self._declare(function, parameter)
-        for call in callers if passes else ():
+        for call in (one for one in callers if one not in self._passing):
             passed = [self._observed.calls.argument(call, function, param.name.value) for _, param in found]
             given = [argument for argument in passed if argument is not None]
             if not given and default:
@@ -266,6 +266,7 @@ class Scalers:
             name = "None" if absent else self._scaler_of(self._script.function_of(call), outer, call)
             last = max(call.args.index(argument) for argument in given)
             text = f"{self.name}={name}" if call.args[last].keyword is not None else name
+            self._passing.add(call)
             self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)
         return self.name
 
