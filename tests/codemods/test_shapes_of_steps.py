@@ -205,6 +205,31 @@ def test_a_scaler_stands_above_a_branch_that_makes_and_steps_an_optimizer() -> N
     assert text.count("GradScaler") == 1
 
 
+def test_a_scaler_that_no_checkpoint_restores_is_not_passed_to_what_saves() -> None:
+    text = _converted(
+        f"""
+        {NET}
+        def made(path):
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            optimizer.load_state_dict(torch.load(path)["optimizer"])
+            return optimizer
+
+        def save(optimizer, path):
+            torch.save({{"optimizer": optimizer.state_dict()}}, path)
+
+        def main(path, batches):
+            optimizer = made(path)
+            for x, y in batches:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+            save(optimizer, path)
+        """
+    )
+    assert "def save(optimizer, path):" in text
+    assert "    save(optimizer, path)" in text
+
+
 def test_schedulers_that_step_together_share_a_condition() -> None:
     text = _converted(
         f"""

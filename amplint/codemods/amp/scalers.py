@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from amplint.codemods import parameters
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import OPTIMIZER_NAME
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.training.bindings import bound_paths, called_name, paths, positional
@@ -97,6 +98,8 @@ class Scalers:
         """Pass the scaler to functions that save or restore the state of an optimizer parameter. Raises Refusal."""
         calls = self._observed.calls
         states = [call for name in ("state_dict", "load_state_dict") for call in calls.ending(name)]
+        if any(map(self._restores_alone, states)):
+            return
         found = True
         while found:  # a function may pass it on to another
             found = False
@@ -110,6 +113,31 @@ class Scalers:
                 if passed and all(served):
                     self._scaler_of(function, frozenset({owner.value}), call)
                     found = True
+
+    def _restores_alone(self, call: cst.Call) -> bool:
+        """Whether `call` restores the state of an optimizer where the scaler of its steps cannot be passed."""
+        owner, function = (
+            call.func.value if isinstance(call.func, cst.Attribute) else None,
+            self._script.function_of(call),
+        )
+        if called_name(call) != "load_state_dict" or not isinstance(owner, cst.Name) or function is None:
+            return False
+        return OPTIMIZER_NAME.search(owner.value) is not None and not self._can_serve(function, owner.value)
+
+    def _can_serve(
+        self, function: cst.FunctionDef | None, optimizer: str, around: frozenset[cst.FunctionDef] = frozenset()
+    ) -> bool:
+        """Whether `function` has the scaler of its `optimizer`, or can be passed it by all its callers in sight.
+
+        Those `around` are asked already.
+        """
+        if self._serves(function, optimizer) or function in around:
+            return True
+        if function is None or self._script.parameter(function, optimizer) is None:
+            return False
+        passed = self._observed.calls.arguments_for(function, optimizer) or ()
+        homes = ((self._script.function_of(one), self._script.text_of(one)) for one in passed)
+        return all(self._can_serve(*home, around | {function}) for home in homes)
 
     def _serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
         """Whether `function`, or a function around it, has the scaler of its `optimizer` already."""
